@@ -60,7 +60,7 @@ def test_all_messages_in_one_string_of_a_program_are_counted(tmp_path):
 
 
 @cases("newest_first, seconds", [(False, (1, 2, 3)), (True, (1, 2, 3)), (True, (1, 1, 1))])
-def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, seconds):
+def test_statements_are_named_and_timed_in_either_order(logs_of, newest_first, seconds):
     """A cloud's console shows the newest message first; an empty file is not a call."""
     messages = [
         'LOG:  temporary file: path "b/pgsql_tmp42.0", size 0',
@@ -75,13 +75,12 @@ def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, 
     # Where all times are equal, only the order of a message and its statement decides.
     is_timed = len(set(seconds)) > 1
     lines = lines if is_timed else lines[:-1]
-    (path := tmp_path / "a.log").write_text("".join(reversed(lines) if newest_first else lines))
-    [file] = read_logs(path).temp
+    [file] = logs_of("".join(reversed(lines) if newest_first else lines)).temp
     assert (file.query, file.bytes) == ("select 1\nfrom a", 8192)
     assert file.elapsed_s == (2.0005 if is_timed else None)
 
 
-def test_files_of_workers_belong_to_the_call_of_their_leader(tmp_path):
+def test_files_of_workers_belong_to_the_call_of_their_leader(plan_of):
     """jsonlog names the leader; the elapsed time is that of its call."""
     records = [
         {"timestamp": f"2026-11-26 19:23:5{second}.151 UTC", "pid": pid, "error_severity": "LOG",
@@ -93,8 +92,7 @@ def test_files_of_workers_belong_to_the_call_of_their_leader(tmp_path):
             (5, 9, "duration: 3000.5 ms", {}),
         )
     ]  # fmt: skip
-    (path := tmp_path / "a.json").write_text("\n".join(map(json.dumps, records)) + "\n")
-    counts = read_plan(path)
+    counts = plan_of("\n".join(map(json.dumps, records)) + "\n")
     assert (counts.writes.bytes, counts.elapsed_s) == (3 * 4128768, 3.0005)
     assert counts.processes_bounds.upper == 3
 
@@ -171,7 +169,7 @@ def test_a_file_removed_before_a_call_began_is_not_of_the_call(tmp_path, fractio
     assert file.elapsed_s == elapsed_s
 
 
-def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
+def test_the_sizes_of_temp_files_bound_work_mem(logs_of):
     """A file of 30 MiB holds a sort, or a part of a hash; calls of 10 MiB need less.
 
     Its last page is not full; the setting is named in whole MiB.
@@ -181,15 +179,12 @@ def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
     took = "duration: 900.0 ms  statement: select 1 order by 1\n"
     calls = [(line + file).format(at, (size << 20) + 5) + line.format(at) + took
              for at, size in enumerate((10, 30, 10))]  # fmt: skip
-    path = tmp_path / "a.log"
-    path.write_text("".join(calls))
-    [ranked] = of_logs(read_logs(path), RankRequest([]))
+    [ranked] = of_logs(logs_of("".join(calls)), RankRequest([]))
     least, most = ranked.work_mem_between
     assert least == 30 << 20
     assert 5 * least < most < 14 * least
     # Without durations, it is unknown which files are of the same call.
-    path.write_text("".join(calls).replace("duration", "x"))
-    [ranked] = of_logs(read_logs(path), RankRequest([]))
+    [ranked] = of_logs(logs_of("".join(calls).replace("duration", "x")), RankRequest([]))
     assert ranked.work_mem_between == (30 << 20, None)
 
 
@@ -260,23 +255,20 @@ CALL = """\
 """
 
 
-def test_a_logged_plan_of_another_run_is_refused(tmp_path):
+def test_a_logged_plan_of_another_run_is_refused(plan_of):
     """A session that receives the server's log messages has the plan of the same run in both."""
     for time in ("8990.000 ms", "8,990.000 ms", "...", "not known"):
-        (path := tmp_path / "both").write_text(f"{CALL}\n{SORT}Execution Time: {time}\n")
-        assert read_plan(path).elapsed_s == 9.0
-    path.write_text(f"{CALL}\n{SORT}Execution Time: 990.000 ms\n")
+        assert plan_of(f"{CALL}\n{SORT}Execution Time: {time}\n").elapsed_s == 9.0
     with pytest.raises(EvidenceMixed):
-        read_plan(path)
+        plan_of(f"{CALL}\n{SORT}Execution Time: 990.000 ms\n")
 
 
 @cases("length", [1, 5])
-def test_a_size_at_the_end_of_a_log_may_be_cut(tmp_path, length):
-    (path := tmp_path / "log").write_text(CALL)
-    assert not read_logs(path).last_sizes
+def test_a_size_at_the_end_of_a_log_may_be_cut(logs_of, length):
+    assert not logs_of(CALL).last_sizes
     line = CALL.splitlines()[0]
-    path.write_text(CALL + line[: line.rindex(" ") + 1 + length])
-    assert read_logs(path).last_sizes == [int("81920000"[:length])]
+    logs = logs_of(CALL + line[: line.rindex(" ") + 1 + length])
+    assert logs.last_sizes == [int("81920000"[:length])]
 
 
 def test_a_message_in_the_output_of_psql_belongs_to_the_statement_at_its_prompt(tmp_path):
@@ -316,7 +308,7 @@ def test_named_arguments_in_lines_without_tabs_are_not_a_prompt(tmp_path):
     assert [file.query for file in read_logs(path).temp] == ["select f(\np_id=> x,\nq=> y)"]
 
 
-def test_plans_without_their_statement_are_separate_statements(tmp_path):
+def test_plans_without_their_statement_are_separate_statements(logs_of):
     plan = """\
 Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)
   Sort Method: external merge  Disk: {kib}kB
@@ -324,8 +316,7 @@ Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..80.0 rows=9 loops=1)
 Execution Time: 81.0 ms
 """
     plans = [plan.format(kib=8 * blocks, blocks=blocks) for blocks in (1000, 10)]
-    (path := tmp_path / "plans.txt").write_text("\n".join(plans))
-    statements = of_logs(read_logs(path), RankRequest([]))
+    statements = of_logs(logs_of("\n".join(plans)), RankRequest([]))
     assert sorted(statement.temp_bytes for statement in statements) == [20 * 8192, 2000 * 8192]
     assert sorted(statement.item for statement in statements) == [1, 2]
     assert len({statement.name for statement in statements}) == 2
@@ -428,27 +419,24 @@ def test_messages_that_two_logs_repeat_count_once(tmp_path, parts, formats):
     ],
 )
 def test_a_call_fetched_in_parts_takes_the_time_of_all_parts(
-    tmp_path, begun, fetched, times, elapsed_s, more
+    logs_of, begun, fetched, times, elapsed_s, more
 ):
     query = "select * from a order by x"
     ends = [("5000.0", begun), *[("100.0" if elapsed_s else "0.5", fetched)] * times]
     messages = [f"LOG:  duration: {ms} ms  {words.format(query)}" for ms, words in ends]
     messages += [TWO_SESSIONS[0][2].replace("2701", "42"), f"STATEMENT:  {query}", *more]
-    (path := tmp_path / "a.log").write_text(
-        "".join(f"2026-11-29 10:00:05.100 UTC [42] {message}\n" for message in messages)
-    )
-    [file] = read_logs(path).temp
+    lines = (f"2026-11-29 10:00:05.100 UTC [42] {message}\n" for message in messages)
+    [file] = logs_of("".join(lines)).temp
     assert file.elapsed_s == (None if elapsed_s is None else pytest.approx(elapsed_s))
 
 
-def test_a_repeated_plan_counts_once(tmp_path):
+def test_a_repeated_plan_counts_once(logs_of):
     message = (
         "2026-11-29 10:00:0{}.000 UTC [42] LOG:  duration: 900.5 ms  plan:\n\tSort  (cost=1.0..2.0 "
         "rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)\n\t  Sort Key: a\n"
         "\t  Buffers: temp read=100 written=101\n"
     )
-    (path := tmp_path / "a.log").write_text("".join(map(message.format, (1, 4, 1, 4, 8))))
-    assert len(read_logs(path).plans) == 3
+    assert len(logs_of("".join(map(message.format, (1, 4, 1, 4, 8)))).plans) == 3
 
 
 def test_calls_of_two_logs_are_separate(tmp_path):

@@ -42,17 +42,15 @@ def written(tmp_path, text, name="plan.txt"):
     return path
 
 
-def test_xml_of_auto_explain_without_a_query_element(tmp_path):
+def test_xml_of_auto_explain_without_a_query_element(plan_of):
     """The query's text and plan are below the root."""
-    path = tmp_path / "a.log"
-    path.write_text(
+    counts = plan_of(
         "2026-11-26 05:03:59.137 UTC [3498] LOG:  duration: 111.562 ms  plan:\n"
         '\t<explain xmlns="http://www.postgresql.org/2009/explain">\n'
         "\t  <Query-Text>select 1</Query-Text>\n\t  <Plan>\n\t    <Node-Type>Sort</Node-Type>\n"
         "\t    <Actual-Loops>1</Actual-Loops>\n\t    <Temp-Read-Blocks>3</Temp-Read-Blocks>\n"
         "\t    <Temp-Written-Blocks>4</Temp-Written-Blocks>\n\t  </Plan>\n\t</explain>\n"
     )
-    counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count) == (3, 4)
 
 
@@ -365,9 +363,8 @@ def test_options_and_verbs_that_do_not_apply_to_plans_are_refused(tmp_path):
         "41 Execution time: 30.043 ms\n",
     ],
 )
-def test_a_plan_with_comments_or_line_numbers(tmp_path, text):
-    (path := tmp_path / "plan.txt").write_text(text)
-    counts = read_plan(path)
+def test_a_plan_with_comments_or_line_numbers(plan_of, text):
+    counts = plan_of(text)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (10, 11, 0.030043)
 
 

@@ -155,7 +155,7 @@ def export(server, path):
         path.write_bytes(b"".join(bytes(row) for row in rows))
 
 
-def test_json_rows_of_pg_stat_statements_are_read(server, tmp_path):
+def test_json_rows_of_pg_stat_statements_are_read(server, statements_of):
     server.execute("select pg_stat_statements_reset()")
     server.execute("reset all")
     server.execute(SORT)
@@ -164,11 +164,9 @@ def test_json_rows_of_pg_stat_statements_are_read(server, tmp_path):
     rows = {query: (str(queryid), row) for queryid, query, row in server.execute(requested)}
     for query in (SORT, HASH):
         queryid, _ = rows[query]
-        path = tmp_path / "lines.json"
-        path.write_text("\n".join(row for _, row in rows.values()))
-        item = read_statements(path, Selection(queryid=queryid))
-        path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
-        assert answer(read_statements(path, Selection(queryid=queryid))) == answer(item)
+        item = statements_of("\n".join(row for _, row in rows.values()), queryid=queryid)
+        documents = json.dumps([json.loads(row) for _, row in rows.values()])
+        assert answer(statements_of(documents, queryid=queryid)) == answer(item)
         assert answer(item) == answer(counts_of_plan(explain(server, query, "format json")))
 
 

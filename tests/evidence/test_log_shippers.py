@@ -113,9 +113,8 @@ SHIPPED = {
 
 
 @cases("shipped", SHIPPED)
-def test_additions_of_a_shipper_are_not_part_of_messages(tmp_path, shipped):
-    (path := tmp_path / "shipped.log").write_text(SHIPPED[shipped])
-    logs = read_logs(path)
+def test_additions_of_a_shipper_are_not_part_of_messages(logs_of, shipped):
+    logs = logs_of(SHIPPED[shipped])
     assert [(file.bytes, file.query) for file in logs.temp] == [(819200, "select *\nfrom big")]
     (plan,) = logs.plans
     assert plan["Query Text"].split() == ["select", "*", "from", "big"]
@@ -126,16 +125,14 @@ def test_additions_of_a_shipper_are_not_part_of_messages(tmp_path, shipped):
     f"EVENTS\t38\t1795428004120\tdb.0\t{MESSAGES[1]}\t1795428004120\n",
     f"---\ninsertId: s=1\ntextPayload: '{MESSAGES[1]}'\ntimestamp: '{AT}'\n",
 ])  # fmt: skip
-def test_a_log_with_fields_after_its_messages_is_refused(tmp_path, text):
-    (path := tmp_path / "text.log").write_text(text)
-    with pytest.raises(EvidenceUnsuited, match=r"text\.log"):
-        read_logs(path)
+def test_a_log_with_fields_after_its_messages_is_refused(logs_of, text):
+    with pytest.raises(EvidenceUnsuited, match=r"pasted\.txt"):
+        logs_of(text)
 
 
 @cases("depth", [300, 500, 900, 20_000])
-def test_a_line_of_deeply_nested_json_is_skipped(tmp_path, depth):
-    (path := tmp_path / "deep.log").write_text(TEXT + '{"a": ' * depth + "1" + "}" * depth + "\n")
-    [file] = read_logs(path).temp
+def test_a_line_of_deeply_nested_json_is_skipped(logs_of, depth):
+    [file] = logs_of(TEXT + '{"a": ' * depth + "1" + "}" * depth + "\n").temp
     assert (file.bytes, file.elapsed_s) == (819200, 0.9005)
 
 
@@ -241,11 +238,10 @@ LIMITS = [
 
 
 @cases("error, limit", LIMITS)
-def test_a_limit_is_read_in_any_language(tmp_path, error, limit):
+def test_a_limit_is_read_in_any_language(logs_of, error, limit):
     lines = [f"{error}:  {limit.format(1024)}", "STATEMENT:  select 1"]
     at = "2026-11-23 10:00:04.000 UTC [42] "
-    (path := tmp_path / "own.log").write_text("".join(f"{at}{line}\n" for line in lines))
-    [exceeded] = read_logs(path).exceeded
+    [exceeded] = logs_of("".join(f"{at}{line}\n" for line in lines)).exceeded
     assert (exceeded.limit, exceeded.query) == ("temp_file_limit (1024kB)", "select 1")
 
 
@@ -289,7 +285,7 @@ def test_lines_of_other_programs_are_not_part_of_a_statement(tmp_path, first, mo
     assert file.query.split() == ["select", "a", "from", "b"]
 
 
-def test_a_nested_plan_is_recognised_in_another_language(tmp_path):
+def test_a_nested_plan_is_recognised_in_another_language(logs_of):
     """Its temp blocks are included in those of the plan that called it."""
     plan = "\tLimit  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"
     buffers = "\t  Buffers: temp read=100 written=101"
@@ -297,27 +293,24 @@ def test_a_nested_plan_is_recognised_in_another_language(tmp_path):
     lines = [f"{at}LOG:  duration: 990.500 ms  plan:", plan, buffers]
     nested = [*lines, f"{at}ZUSAMMENHANG:  SQL-Funktion »f« Anweisung 1"]
     outer = [line.replace("990", "991") for line in lines]
-    (path := tmp_path / "own.log").write_text("\n".join([*nested, *outer, ""]))
-    inner, outer = read_logs(path).plans
+    inner, outer = logs_of("\n".join([*nested, *outer, ""])).plans
     assert (inner["Plan"]["Temp Written Blocks"], outer["Plan"]["Temp Written Blocks"]) == (101, 0)
 
 
-def test_an_error_about_a_temp_file_does_not_give_its_size(tmp_path):
+def test_an_error_about_a_temp_file_does_not_give_its_size(logs_of):
     error = 'could not read file "base/pgsql_tmp/pgsql_tmp42.0": read 4096 of 8192'
     log = TEXT.replace("LOG:  ", f"ERROR:  {error}\n2026-11-23 10:00:04.000 UTC [42] LOG:  ", 1)
-    (path := tmp_path / "own.log").write_text(log)
-    assert [file.bytes for file in read_logs(path).temp] == [819200]
+    assert [file.bytes for file in logs_of(log).temp] == [819200]
 
 
-def test_messages_among_named_values(tmp_path):
+def test_messages_among_named_values(tmp_path, logs_of):
     (plain := tmp_path / "plain.log").write_text(TEXT)
     quoted = [json.dumps(line) for line in TEXT.splitlines()]
     lines = [f'time="2026-11-23T10:00:04Z" level=info msg={line} pod=db-0' for line in quoted]
-    (path := tmp_path / "loki.log").write_text("\n".join(lines) + "\n")
-    assert read_logs(path).temp == read_logs(plain).temp
+    assert logs_of("\n".join(lines) + "\n").temp == read_logs(plain).temp
 
 
-def test_lines_of_a_drain_prefixed_by_their_lengths(tmp_path):
+def test_lines_of_a_drain_prefixed_by_their_lengths(logs_of):
     """Only the first line of a message has the server's prefix."""
     drain = "211 <134>1 2026-11-23T10:00:04+00:00 host app postgres.109 - [DATABASE] [{}] {}\n"
     prefix = 'time_ms = "2026-11-23 10:00:04.1 UTC" pid="42" user="u"'
@@ -326,13 +319,12 @@ def test_lines_of_a_drain_prefixed_by_their_lengths(tmp_path):
         ("11-2", "\tfrom big"),
         ("12-1", f'{prefix} LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200'),
     ]
-    (path := tmp_path / "drain.log").write_text("".join(drain.format(*each) for each in lines))
-    (file,) = read_logs(path).temp
+    (file,) = logs_of("".join(drain.format(*each) for each in lines)).temp
     assert (file.bytes, file.elapsed_s, file.query) == (819200, 0.9005, "select *\nfrom big")
 
 
 @cases("ran", ["Execution Time: 990.5 ms", "Total runtime: 990.5 ms"])
-def test_times_before_the_lines_of_a_plan(tmp_path, ran):
+def test_times_before_the_lines_of_a_plan(plan_of, ran):
     plan = [
         "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
         "  Sort Key: k",
@@ -340,12 +332,11 @@ def test_times_before_the_lines_of_a_plan(tmp_path, ran):
         ran,
     ]
     at = "2026-11-23T10:00:04.123456789Z"
-    (path := tmp_path / "plan.txt").write_text("".join(f"{at} {line}\n" for line in plan))
-    counts = read_plan(path)
+    counts = plan_of("".join(f"{at} {line}\n" for line in plan))
     assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
 
 
-def test_a_plan_through_syslog(tmp_path):
+def test_a_plan_through_syslog(logs_of):
     """There is only one message; what stands above distinguishes its lines from a program's."""
     message = (
         "2026-11-23 10:00:04 UTC [42] LOG:  duration: 1602.5 ms  plan:",
@@ -355,17 +346,15 @@ def test_a_plan_through_syslog(tmp_path):
         "#011  Buffers: shared hit=96, temp read=100 written=101",
     )
     lines = [f"Nov 23 10:00:04 db postgres[42]: [5-{n}] {m}" for n, m in enumerate(message, 1)]
-    (path := tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
-    (plan,) = read_logs(path).plans
+    (plan,) = logs_of("\n".join(lines) + "\n").plans
     assert (plan["Execution Time"], plan["Plan"]["Temp Written Blocks"]) == (1602.5, 101)
 
 
-def test_the_error_for_a_damaged_plan_of_a_log_names_the_file(tmp_path):
+def test_the_error_for_a_damaged_plan_of_a_log_names_the_file(logs_of):
     node = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..2.0 rows=6 loops=1) Disk: 7kB"
     at = "2026-11-23 10:00:04 UTC [42] LOG:  duration: 20.5 ms  plan:"
-    (path := tmp_path / "a.log").write_text(f"{at}\n\tQuery Text: select 1\n\t{node}\n")
-    with pytest.raises(EvidenceDamaged, match=r"a\.log"):
-        read_logs(path)
+    with pytest.raises(EvidenceDamaged, match=r"pasted\.txt"):
+        logs_of(f"{at}\n\tQuery Text: select 1\n\t{node}\n")
 
 
 def test_streams_of_loki(tmp_path):
@@ -377,16 +366,15 @@ def test_streams_of_loki(tmp_path):
     assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
 
 
-def test_the_psql_session_gives_the_time_of_its_statement(tmp_path):
+def test_the_psql_session_gives_the_time_of_its_statement(logs_of):
     """With client_min_messages = log and \\timing."""
     message = 'LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp299.0", size 20070400'
     times = ["CREATE INDEX", "Time: 402.848 ms", "", "shop=# DROP INDEX i;", "Time: 9.973 ms", ""]
-    (path := tmp_path / "session.txt").write_text("\n".join([message, *times]))
-    (file,) = read_logs(path).temp
+    (file,) = logs_of("\n".join([message, *times])).temp
     assert (file.bytes, file.elapsed_s) == (20070400, pytest.approx(0.402848))
 
 
-def test_the_statement_of_a_plan_may_be_indented(tmp_path):
+def test_the_statement_of_a_plan_may_be_indented(plan_of):
     """journald and syslog replace a tab before lines with blanks."""
     lines = [
         "2026-11-23 10:00:04.1 UTC [42] LOG:  duration: 990.500 ms  plan:",
@@ -396,14 +384,13 @@ def test_the_statement_of_a_plan_may_be_indented(tmp_path):
         "          Buffers: temp read=100 written=101",
     ]
     prefixed = [f"Nov 23 10:00:04 db postgres[42]: [7-{i}] {line}" for i, line in enumerate(lines)]
-    (path := tmp_path / "journal.log").write_text("\n".join(prefixed))
-    statement = read_plan(path).statement
+    statement = plan_of("\n".join(prefixed)).statement
     assert statement is not None
     assert " ".join(statement.query.split()) == "select a, b from t;"
 
 
 @cases("end", ["", "```\n"])
-def test_text_below_a_pasted_log_is_not_part_of_its_statement(tmp_path, end):
+def test_text_below_a_pasted_log_is_not_part_of_its_statement(logs_of, end):
     """Two files that a process removes at once are of one call if the statements are equal."""
     at = "2026-11-23 10:00:04 UTC [42] "
     lines = [
@@ -414,12 +401,11 @@ def test_text_below_a_pasted_log_is_not_part_of_its_statement(tmp_path, end):
         f"{at}STATEMENT:  select a",
         "from b",
     ]
-    (path := tmp_path / "paste.md").write_text("\n".join(lines) + f"\n{end}\nSee the manual.\n")
-    first, second = read_logs(path).temp
+    first, second = logs_of("\n".join(lines) + f"\n{end}\nSee the manual.\n").temp
     assert (first.query, first.call) == (second.query, second.call) == ("select a\nfrom b", 1)
 
 
-def test_statements_without_tabs_are_compared_beyond_a_blank_line(tmp_path):
+def test_statements_without_tabs_are_compared_beyond_a_blank_line(logs_of):
     at = "2026-11-23 10:00:04 UTC [4{}] "
     lines = [
         line
@@ -431,13 +417,11 @@ def test_statements_without_tabs_are_compared_beyond_a_blank_line(tmp_path):
             f"select {name}",
         )
     ]
-    (path := tmp_path / "paste.log").write_text("\n".join([*lines, f"{at.format(3)}LOG:  end"]))
-    assert {file.query for file in read_logs(path).temp} == {
-        "-- report\nselect 1", "-- report\nselect 2",
-    }  # fmt: skip
+    logs = logs_of("\n".join([*lines, f"{at.format(3)}LOG:  end"]))
+    assert {file.query for file in logs.temp} == {"-- report\nselect 1", "-- report\nselect 2"}
 
 
-def test_row_numbers_in_a_page_are_not_a_column(tmp_path):
+def test_row_numbers_in_a_page_are_not_a_column(plan_of):
     """Notebooks show data frames so."""
     lines = [
         "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
@@ -446,5 +430,4 @@ def test_row_numbers_in_a_page_are_not_a_column(tmp_path):
     ]
     rows = [f"<tr><th>{at}</th><td>{line}</td></tr>" for at, line in enumerate(lines)]
     page = ["<table>", "<tr><th></th><th>QUERY PLAN</th></tr>", *rows, "</table>"]
-    (path := tmp_path / "frame.html").write_text("\n".join(page))
-    assert read_plan(path).writes.count == 101
+    assert plan_of("\n".join(page)).writes.count == 101

@@ -58,13 +58,12 @@ def test_a_node_that_one_process_ran_counts_as_one():
     assert (shared.lower, shared.upper) == (1, 2)
 
 
-def test_the_statement_is_taken_from_auto_explain(tmp_path):
+def test_the_statement_is_taken_from_auto_explain(plan_of):
     """Its text and identifier; without them, a single node that spills stands for the plan."""
 
     def statement(**named):
-        path = tmp_path / "plan.json"
-        path.write_text(json.dumps([{"Plan": node("Sort", 300), "Execution Time": 1e4, **named}]))
-        return read_plan(path).statement
+        document = {"Plan": node("Sort", 300), "Execution Time": 1e4, **named}
+        return plan_of(json.dumps([document])).statement
 
     text = "select 1 order by 1"
     result = statement(**{"Query Text": text, "Query Identifier": -42})
@@ -193,13 +192,11 @@ ROWS_OUT = """\
 """
 
 
-def test_an_old_greenplum_shows_whether_its_segments_spilled(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(ROWS_OUT)
+def test_an_old_greenplum_shows_whether_its_segments_spilled(plan_of):
     with pytest.raises(NoTempIo):
-        read_plan(path)
-    path.write_text(ROWS_OUT.replace("(0 spilling)", "(2 spilling)"))
+        plan_of(ROWS_OUT)
     with pytest.raises(EvidenceUnknown):
-        read_plan(path)
+        plan_of(ROWS_OUT.replace("(0 spilling)", "(2 spilling)"))
 
 
 ABRIDGED = """\
@@ -213,13 +210,12 @@ Execution Time: 2.343 ms
 """
 
 
-def test_abridged_lines_do_not_attribute_a_spill_to_a_node_in_memory(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(ABRIDGED)
-    [document] = read_documents(path)
+def test_abridged_lines_do_not_attribute_a_spill_to_a_node_in_memory(documents_of):
+    [document] = documents_of(ABRIDGED)
     assert [spill.kind for spill in spills_of(nodes_of(document["Plan"]))] == ["hash aggregate"]
 
 
-def test_details_joined_by_single_blanks_belong_to_their_nodes(tmp_path):
+def test_details_joined_by_single_blanks_belong_to_their_nodes(documents_of):
     """A page reduced repeated blanks to one, for labels that are not in a list, too."""
     text = """\
 Merge on t  (cost=1.00..2.00 rows=0 width=0) (actual time=9.0..9.0 rows=0 loops=1)
@@ -230,8 +226,7 @@ Merge on t  (cost=1.00..2.00 rows=0 width=0) (actual time=9.0..9.0 rows=0 loops=
               ->  Seq Scan on u  (cost=1..2 rows=9 width=2) (actual time=1.0..1.5 rows=9 loops=1)
 Execution Time: 11.515 ms
 """
-    (path := tmp_path / "plan.txt").write_text(" ".join(text.split()))
-    top = nodes_of(read_documents(path)[0]["Plan"])
+    top = nodes_of(documents_of(" ".join(text.split()))[0]["Plan"])
     assert [(node.kind, node.values.get("Hash Batches")) for node in top.walk()] == [
         ("Merge", None), ("Hash Join", None), ("Hash", 64), ("Seq Scan", None),
     ]  # fmt: skip
@@ -246,36 +241,31 @@ Execution Time: 11.515 ms
         '+ time=10:11:{0:02}Z level=INFO msg="',
     ],
 )
-def test_a_logger_prefix_before_each_line_is_removed(tmp_path, begin):
+def test_a_logger_prefix_before_each_line_is_removed(tmp_path, documents_of, begin):
     (plain := tmp_path / "plain.txt").write_text(OLD_SORT)
     end = '"' if begin.endswith('"') else ""
     lines = enumerate(OLD_SORT.splitlines())
     logged = "\n".join(f"{begin.format(at)}{line}{end}" for at, line in lines)
-    (path := tmp_path / "plan.txt").write_text(f"It is slow:\n{logged}\n")
-    assert read_documents(path) == read_documents(plain)
+    assert documents_of(f"It is slow:\n{logged}\n") == read_documents(plain)
 
 
 @cases("tags", [("{% highlight sql %}", "{% endhighlight %}"), ("{code:sql}", "{code}")])
-def test_markup_tags_around_a_plan_are_removed(tmp_path, tags):
+def test_markup_tags_around_a_plan_are_removed(tmp_path, documents_of, tags):
     text = OLD_SORT.partition("Execution")[0].rstrip()
     (path := tmp_path / "page.md").write_text("\n".join((tags[0], text, tags[1])))
-    (plain := tmp_path / "plan.txt").write_text(text)
-    assert read_documents(path) == read_documents(plain)
+    assert read_documents(path) == documents_of(text)
 
 
-def test_counts_and_times_may_have_thousands_separators(tmp_path):
+def test_counts_and_times_may_have_thousands_separators(documents_of):
     """The form of documents; a figure in an unknown unit is refused, not truncated at its unit."""
     line = "temp read=900 written=900"
     plain, grouped = "temp read=5900 written=6900", "temp read=5,900 written=6,900"
-    (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace(line, plain))
-    expected = read_documents(path)
-    path.write_text(OLD_SORT.replace(line, grouped).replace(" 5000kB", " 5,000kB"))
-    assert read_documents(path) == expected
-    path.write_text(ABRIDGED.replace("1616kB", "1,616kB"))
-    assert read_documents(path)[0]["Plan"]["Plans"][0]["Disk Usage"] == 1616
+    expected = documents_of(OLD_SORT.replace(line, plain))
+    assert documents_of(OLD_SORT.replace(line, grouped).replace(" 5000kB", " 5,000kB")) == expected
+    [document] = documents_of(ABRIDGED.replace("1616kB", "1,616kB"))
+    assert document["Plan"]["Plans"][0]["Disk Usage"] == 1616
     timings = "\n  I/O Timings: temp read=1,123.500 write=25,010"
-    path.write_text(ABRIDGED.replace(line, line + timings))
-    node = read_documents(path)[0]["Plan"]
+    node = documents_of(ABRIDGED.replace(line, line + timings))[0]["Plan"]
     assert (node["Temp I/O Read Time"], node["Temp I/O Write Time"]) == (1123.5, 25.01)
     for unit in (
         ABRIDGED.replace("read=900", "read=7MB"),
@@ -283,9 +273,8 @@ def test_counts_and_times_may_have_thousands_separators(tmp_path):
         ABRIDGED.replace("1616kB", "1.6MB"),
         ABRIDGED.replace(line, f"{line}\n  I/O Timings: temp read=1.1s write=0.2s"),
     ):
-        path.write_text(unit)
         with pytest.raises(EvidenceDamaged):
-            read_documents(path)
+            documents_of(unit)
 
 
 def test_a_first_node_that_takes_longer_than_the_run_is_refused(tmp_path):
@@ -296,13 +285,12 @@ def test_a_first_node_that_takes_longer_than_the_run_is_refused(tmp_path):
     assert read_plan(path, Selection(elapsed_s=3.0)).elapsed_s == 3.0
 
 
-def test_unaligned_line_numbers_do_not_change_the_indentation(tmp_path):
+def test_unaligned_line_numbers_do_not_change_the_indentation(tmp_path, documents_of):
     """With numbers of one and two digits, the nodes keep their columns."""
     plain = tmp_path / "plain.txt"
     plain.write_text(OLD_SORT)
     numbered = (f"{at} {line}" for at, line in enumerate(OLD_SORT.splitlines(), 5))
-    (path := tmp_path / "plan.txt").write_text("\n".join(numbered))
-    assert read_documents(path) == read_documents(plain)
+    assert documents_of("\n".join(numbered)) == read_documents(plain)
 
 
 #: Up to version 12, workers' sorts are above the buffers of the node.
@@ -376,35 +364,29 @@ def test_cells_of_a_single_column_without_a_rule(tmp_path):
     assert read_plan(tmp_path / "plan.txt").reads.count == 900
 
 
-def test_a_framed_heading_alone_is_not_a_plan(tmp_path):
-    (path := tmp_path / "plan.txt").write_text("|QUERY PLAN.|\n|.|\n")
+def test_a_framed_heading_alone_is_not_a_plan(plan_of):
     with pytest.raises(EvidenceUnknown):
-        read_plan(path)
+        plan_of("|QUERY PLAN.|\n|.|\n")
 
 
-def test_segments_that_spill_are_named(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(SEGMENTS.format(3))
+def test_segments_that_spill_are_named(plan_of):
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: .*\(3 spilling\)"):
-        read_plan(path)
+        plan_of(SEGMENTS.format(3))
     batches = (
         "Extra Text: (seg1)   Initial batch 0:\n(seg1)     Wrote 98K bytes to inner workfile.\n"
     )
-    path.write_text(f"->  Hash Join  (actual time=2.5..702.7 rows=9 loops=1)\n      {batches}")
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Hash Join: .*Wrote 98K"):
-        read_plan(path)
-    path.write_text(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
+        plan_of(f"->  Hash Join  (actual time=2.5..702.7 rows=9 loops=1)\n      {batches}")
     with pytest.raises(NoTempIo):
-        read_plan(path)
+        plan_of(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
 
 
 @cases("line", ["Sort Mthd: external  Disk: 800kB", "-> (cost=1 (actual rows=1",
                 "Sort Method: external sort  Disk: 800kB / Disk: 500kB"])  # fmt: skip
-def test_unrecognised_figures_are_refused(tmp_path, line):
+def test_unrecognised_figures_are_refused(plan_of, line):
     text = "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)\n"
-    path = tmp_path / "plan.txt"
-    path.write_text(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
     with pytest.raises(EvidenceDamaged):
-        read_plan(path)
+        plan_of(f"{text}  {line}\n  Buffers: temp read=1 written=1\nExecution Time: 9.0 ms\n")
 
 
 #: PostgreSQL 17, work_mem 1MB: 2,949,857 rows of 7 bytes joined with 2,111,110 of them in 4 batches
@@ -438,11 +420,9 @@ WITHOUT_BUFFERS = {
 
 
 @cases("name", WITHOUT_BUFFERS)
-def test_without_buffers_temp_io_follows_from_sizes_on_disk(tmp_path, name):
+def test_without_buffers_temp_io_follows_from_sizes_on_disk(plan_of, name):
     text, blocks = WITHOUT_BUFFERS[name]
-    path = tmp_path / "plan.txt"
-    path.write_text(f"{text}Execution Time: 902,145 ms\n")
-    counts = read_plan(path)
+    counts = plan_of(f"{text}Execution Time: 902,145 ms\n")
     assert counts.elapsed_s == 0.902145
     assert counts.writes.count == counts.reads.count == pytest.approx(blocks, rel=0.01)
     # The two scans of the hash join took 160.4 ms.
@@ -472,10 +452,8 @@ TEXT_NODE = (
 
 @cases("text", [f"\tplan := []byte(`{JSON_PLAN}`)\n\tcheck(plan)\n",
                 f'    text = """{TEXT_NODE}    """\n'])  # fmt: skip
-def test_a_string_literal_in_a_program_is_read_as_the_plan(tmp_path, text):
-    path = tmp_path / "test.code"
-    path.write_text(text)
-    counts = read_plan(path)
+def test_a_string_literal_in_a_program_is_read_as_the_plan(plan_of, text):
+    counts = plan_of(text)
     assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)
 
 

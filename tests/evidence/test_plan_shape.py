@@ -32,18 +32,15 @@ PLAN = {
 }  # fmt: skip
 
 
-def test_segments_of_greenplum_that_spill_are_named(tmp_path):
+def test_segments_of_greenplum_that_spill_are_named(plan_of):
     memory = {"Used": 855261, "Segments": 3, "Workfile Spilling": 3}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "work_mem": memory}
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps([{"Plan": sort, "Execution Time": 1540.3}], indent=2))
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: \"Workfile Spilling\": 3"):
-        read_plan(path)
+        plan_of(json.dumps([{"Plan": sort, "Execution Time": 1540.3}], indent=2))
     top = "Limit  (cost=1.0..2.0 rows=1 width=8) (actual rows=1 loops=1)"
     scan = "->  Shared Scan (share slice:id 1:0)  (cost=1.0..2.0 rows=1 width=8)"
-    path.write_text(f"{top}\n  {scan}\n        Workfile: (2 spilling)\n")
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Shared Scan: Workfile"):
-        read_plan(path)
+        plan_of(f"{top}\n  {scan}\n        Workfile: (2 spilling)\n")
 
 
 @cases("line", [
@@ -59,7 +56,7 @@ def test_spills_are_recognised_in_each_version_of_greenplum(tmp_path, line):
             read(path)
 
 
-def test_quoted_nodes_are_not_a_plan_beside_one_in_json(tmp_path):
+def test_quoted_nodes_are_not_a_plan_beside_one_in_json(plan_of):
     sizes = {"Sort Method": "external merge", "Sort Space Type": "Disk", "Sort Space Used": 8000}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **sizes}
     blocks = {"Temp Read Blocks": 1001, "Temp Written Blocks": 1003}
@@ -69,8 +66,7 @@ def test_quoted_nodes_are_not_a_plan_beside_one_in_json(tmp_path):
         "  Sort Method: external merge  Disk: 8000kB\n"
         "  ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.0 rows=9)\n"
     )
-    (path := tmp_path / "plan.txt").write_text(f"This is slow:\n{quoted}\n{text}")
-    counts = read_plan(path)
+    counts = plan_of(f"This is slow:\n{quoted}\n{text}")
     assert (counts.reads.count, counts.writes.count) == (1001, 1003)
 
 
@@ -81,14 +77,12 @@ def test_quoted_nodes_are_not_a_plan_beside_one_in_json(tmp_path):
     ({"Hash Batches": 16}, 500, NoTempIo),
     ({"Hash Batches": 1}, 100_000, NoTempIo),
 ])  # fmt: skip
-def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, shown, rows, error):
+def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(plan_of, shown, rows, error):
     node = {"Node Type": "Hash", "Actual Rows": rows, "Actual Loops": 1, "Plan Width": 9, **shown}
     join = {"Node Type": "Hash Join", "Actual Rows": 9, "Actual Loops": 1, "Plans": [node]}
     plan = {"Plan": {**join, "Temp Read Blocks": 0, "Temp Written Blocks": 0}}
-    path = tmp_path / "plan.json"
-    path.write_text(json.dumps([{**plan, "Execution Time": 1540.3}]))
     with pytest.raises(error):
-        read_plan(path)
+        plan_of(json.dumps([{**plan, "Execution Time": 1540.3}]))
 
 
 def places(value, at=()):
@@ -139,7 +133,7 @@ def test_damage_below_a_gather_is_named(tmp_path, below):
         read_plan(tmp_path / "plan.json")
 
 
-def test_details_in_brackets_belong_to_their_node(tmp_path):
+def test_details_in_brackets_belong_to_their_node(plan_of):
     """openGauss writes Buffers in brackets."""
     lines = [
         "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
@@ -149,12 +143,11 @@ def test_details_in_brackets_belong_to_their_node(tmp_path):
         "        (Buffers: shared hit=96 read=4)",
         "Total runtime: 990.5 ms",
     ]
-    (path := tmp_path / "plan.txt").write_text("\n".join(lines))
-    counts = read_plan(path)
+    counts = plan_of("\n".join(lines))
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (100, 101, 0.9905)
 
 
-def test_a_page_with_figures_above_nodes_and_details_in_a_list(tmp_path):
+def test_a_page_with_figures_above_nodes_and_details_in_a_list(plan_of):
     """As explain.depesz.com shows it, without the indentation of nodes."""
     lines = [
         "Settings",
@@ -177,12 +170,11 @@ def test_a_page_with_figures_above_nodes_and_details_in_a_list(tmp_path):
         "Planning time : 1.520 ms",
         "Execution time : 6,912.031 ms",
     ]
-    (path := tmp_path / "page.txt").write_text("\n".join(lines))
-    counts = read_plan(path)
+    counts = plan_of("\n".join(lines))
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (300, 301, 6.912031)
 
 
-def test_keywords_that_a_highlighter_capitalised_are_read(tmp_path):
+def test_keywords_that_a_highlighter_capitalised_are_read(plan_of):
     plan = """\
  Limit  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..900.000 rows=9 loops=1)
    Buffers: shared hit=9 read=8, temp read=700 written=703
@@ -204,10 +196,8 @@ def test_keywords_that_a_highlighter_capitalised_are_read(tmp_path):
 """
     words = "rows=|time=|(?<!shared )read=|write=|Key:|external|\\bon\\b|Left Join|Limit|Time:"
     capitals = re.sub(words, lambda word: word[0].upper(), plan)
-    (path := tmp_path / "plan.txt").write_text(plan)
-    plain = read_plan(path)
-    path.write_text(capitals)
-    assert read_plan(path) == plain
+    plain = plan_of(plan)
+    assert plan_of(capitals) == plain
     assert (plain.writes.count, plain.writes.total_ns, plain.elapsed_s) == (703, 40_500_000, 0.9905)
 
 
@@ -245,12 +235,11 @@ def test_a_count_with_separators_is_read_completely_or_refused(tmp_path, blocks)
         assert read_plan(path).writes.count == 1536
 
 
-def test_a_count_of_blocks_in_json_must_be_an_integer(tmp_path):
+def test_a_count_of_blocks_in_json_must_be_an_integer(plan_of):
     blocks = {"Temp Read Blocks": 12.345, "Temp Written Blocks": 12.345}
     sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **blocks}
-    (path := tmp_path / "plan.json").write_text(json.dumps([{"Plan": sort, "Execution Time": 9.5}]))
     with pytest.raises(EvidenceDamaged, match=r"12\.345"):
-        read_plan(path)
+        plan_of(json.dumps([{"Plan": sort, "Execution Time": 9.5}]))
 
 
 def test_two_different_sorts_of_a_node_are_lost_indentation(tmp_path):
@@ -267,11 +256,10 @@ def test_two_different_sorts_of_a_node_are_lost_indentation(tmp_path):
     ("\x1b[1m", "\x1b(B\x1b[m"), ("\x1b]0;psql\x07", ""), ("\x1b[?2004l", "\x1b[K"), ("B\b", ""),
     ("\x1b]8;;file:///a\x1b\\", ""),
 ])  # fmt: skip
-def test_terminal_control_sequences_are_removed(tmp_path, begin, end):
+def test_terminal_control_sequences_are_removed(plan_of, begin, end):
     text = SORTED.format(blocks=12345)
     lines = [f"{begin}{line}{end}" if line.strip() else line for line in text.splitlines()]
-    (path := tmp_path / "typescript").write_text("\n".join(lines))
-    counts = read_plan(path)
+    counts = plan_of("\n".join(lines))
     assert (counts.reads.count, counts.elapsed_s) == (12345, 0.95)
 
 
@@ -300,22 +288,19 @@ Execution Time: 3.1 ms
 
 
 @cases("last", [0, 9])
-def test_an_append_with_missing_children_may_have_spilled(tmp_path, last):
+def test_an_append_with_missing_children_may_have_spilled(plan_of, last):
     """Its rows are the sum of its children's: both the actual and the planned rows."""
     text = APPENDED.format(rows=18 + last, last=last)
-    (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(NoTempIo):
-        read_plan(path)
+        plan_of(text)
     lines = text.splitlines(keepends=True)
     for end in (2, 3):
-        path.write_text("".join([*lines[:end], lines[-1]]))
         with pytest.raises(EvidenceIncomplete):
-            read_plan(path)
+            plan_of("".join([*lines[:end], lines[-1]]))
     # Subplans removed at startup count in the estimate.
     removed = text.replace("rows=30", "rows=40").replace("  ->", "  Subplans Removed: 1\n  ->", 1)
-    path.write_text(removed)
     with pytest.raises(NoTempIo):
-        read_plan(path)
+        plan_of(removed)
 
 
 ON_SEGMENTS = """\
@@ -340,10 +325,9 @@ Execution Time: 2600.5 ms
         (1, ", 8000K bytes wanted", EvidenceUnknown),
     ],
 )
-def test_segments_of_greenplum_show_whether_they_spilled(tmp_path, batches, wanted, error):
-    (path := tmp_path / "plan.txt").write_text(ON_SEGMENTS.format(batches=batches, wanted=wanted))
+def test_segments_of_greenplum_show_whether_they_spilled(plan_of, batches, wanted, error):
     with pytest.raises(error):
-        read_plan(path)
+        plan_of(ON_SEGMENTS.format(batches=batches, wanted=wanted))
 
 
 SUBPLAN = """\
@@ -368,9 +352,8 @@ Execution Time: 1800.9 ms
 """
 
 
-def test_a_subplan_of_citus_that_spills_is_a_run_of_its_own(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(SUBPLAN)
-    counts = read_plan(path)
+def test_a_subplan_of_citus_that_spills_is_a_run_of_its_own(plan_of):
+    counts = plan_of(SUBPLAN)
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.8505, 2500, 2510)
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from cases import cases
 from spillcast.evidence.postgres.plan import read_plan
-from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from text_plan import TEXT_PLAN
@@ -60,11 +59,9 @@ OUTSIDE = {
 
 
 @cases("name", OUTSIDE)
-def test_time_of_nodes_without_temp_io_is_excluded(tmp_path, name):
+def test_time_of_nodes_without_temp_io_is_excluded(plan_of, name):
     values, upper_s = OUTSIDE[name]
-    path = tmp_path / "plan.txt"
-    path.write_text(SCANNED.format(**values))
-    assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
+    assert plan_of(SCANNED.format(**values)).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
 
 
 #: Without buffers: the scan of t calls the init plan, so its time includes that of the sort.
@@ -147,15 +144,13 @@ WITHIN = {
 
 
 @cases("name", WITHIN)
-def test_time_in_which_temp_io_is_possible_is_not_excluded(tmp_path, name):
+def test_time_in_which_temp_io_is_possible_is_not_excluded(plan_of, name):
     text, upper_s = WITHIN[name]
-    (path := tmp_path / "plan.txt").write_text(text)
-    assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
+    assert plan_of(text).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
 
 
-def test_node_times_of_another_run_set_no_bound(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
-    counts = read_plan(path, Selection(elapsed_s=0.6))
+def test_node_times_of_another_run_set_no_bound(plan_of):
+    counts = plan_of(SCANNED.format(**SERIAL), elapsed_s=0.6)
     assert counts.time_bounds.upper == pytest.approx(0.6)
 
 
@@ -193,20 +188,18 @@ def test_leader_and_missing_workers_share_the_rest_equally(tmp_path, worker, loo
 
 
 @cases("shown", [0, 1, 2])
-def test_sorts_of_missing_workers_are_as_large_as_those_shown(tmp_path, shown):
+def test_sorts_of_missing_workers_are_as_large_as_those_shown(plan_of, shown):
     lines = VERBOSE.splitlines()
     workers = "".join(
         f"        Worker {at}:  Sort Method: external merge  Disk: 800kB\n" for at in range(shown)
     )
     sort = "  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=3)"
     method = "        Sort Method: external merge  Disk: 800kB\n"
-    (path := tmp_path / "plan.txt").write_text(
-        "\n".join([*lines[:3], sort, method]) + f"{workers}Execution Time: 1000.0 ms\n"
-    )
-    assert read_plan(path).writes.count == 300
+    text = "\n".join([*lines[:3], sort, method]) + f"{workers}Execution Time: 1000.0 ms\n"
+    assert plan_of(text).writes.count == 300
 
 
-def test_incremental_sorts_show_sizes_of_groups_on_disk(tmp_path):
+def test_incremental_sorts_show_sizes_of_groups_on_disk(plan_of):
     """PostgreSQL 13 and newer write their mean and their peak, which are not the size of a file."""
     text = """\
 Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
@@ -218,8 +211,7 @@ Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 
   ->  Index Scan using a on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.2 rows=9 loops=1)
 Execution Time: 902.4 ms
 """
-    (path := tmp_path / "plan.txt").write_text(text)
-    counts = read_plan(path)
+    counts = plan_of(text)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (600, 610, 0.9024)
 
 

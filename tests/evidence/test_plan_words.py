@@ -34,9 +34,8 @@ Execution Time: 95.9 ms
 """
 
 
-def test_the_time_of_a_part_is_not_the_time_of_the_run(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(CITUS)
-    counts = read_plan(path)
+def test_the_time_of_a_part_is_not_the_time_of_the_run(plan_of):
+    counts = plan_of(CITUS)
     assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
 
 
@@ -50,15 +49,14 @@ def test_each_task_of_a_plan_without_a_total_time_is_listed(tmp_path):
     assert read_plan(path, Selection(item=2)).elapsed_s == pytest.approx(0.0069)
 
 
-def test_without_times_zero_latency_storage_may_leave_nothing(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=""))
-    counts = read_plan(path)
+def test_without_times_zero_latency_storage_may_leave_nothing(plan_of):
+    counts = plan_of(REMARKED.format(remark=""))
     limit = forecast(counts, resolve("latency:0us", counts))
     assert limit.refused is None
     assert limit.interval_s[0] == 0
 
 
-def test_older_json_plans_have_a_total_runtime(tmp_path):
+def test_older_json_plans_have_a_total_runtime(plan_of):
     top = {
         "Node Type": "Sort",
         "Actual Rows": 9,
@@ -66,17 +64,15 @@ def test_older_json_plans_have_a_total_runtime(tmp_path):
         "Actual Total Time": 86.5,
     }
     plan = {"Plan": {**top, "Temp Written Blocks": 300}, "Total Runtime": 102.3}
-    (path := tmp_path / "plan.json").write_text(json.dumps([plan]))
-    assert read_plan(path).elapsed_s == 0.1023
+    assert plan_of(json.dumps([plan])).elapsed_s == 0.1023
 
 
 @cases("ran", ["", "Execution Time: 99.5 ms\n", "       Batches: 5  Disk Usage: 720kB\n"])
-def test_a_sketch_of_a_plan_is_refused_and_names_what_is_missing(tmp_path, ran):
+def test_a_sketch_of_a_plan_is_refused_and_names_what_is_missing(plan_of, ran):
     words = "its first node has no actual rows" if ran else "a plan without ANALYZE"
     text = "Limit (cost=19.8..19.9 rows=20)\n  -> Sort (cost=19.8..19.9 rows=20003)\n"
-    (path := tmp_path / "plan.txt").write_text(text + ran)
     with pytest.raises(EvidenceIncomplete, match=words):
-        read_plan(path)
+        plan_of(text + ran)
 
 
 REMARKED = """\
@@ -91,32 +87,28 @@ Execution time : 3,458.1 ms
 
 
 @cases("remark", ["← fan-out", "-- 60 000 rows", "..."])
-def test_remarks_behind_a_node_are_not_figures(tmp_path, remark):
-    (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=remark))
-    counts = read_plan(path)
+def test_remarks_behind_a_node_are_not_figures(plan_of, remark):
+    counts = plan_of(REMARKED.format(remark=remark))
     assert (counts.elapsed_s, counts.reads.count) == (3.4581, 102909)
 
 
-def test_an_ambiguous_comma_in_a_node_is_refused(tmp_path):
+def test_an_ambiguous_comma_in_a_node_is_refused(plan_of):
     text = REMARKED.format(remark="").replace("3355.9..3356.0", "355,912..356,013")
-    (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):
-        read_plan(path)
+        plan_of(text)
 
 
 @cases("name", ['public."Order Line"', '"Sales-24"."Order:Line"', "public.order$line"])
-def test_names_of_relations_may_have_quotes_and_signs(tmp_path, name):
+def test_names_of_relations_may_have_quotes_and_signs(plan_of, name):
     node = f'->  Index Scan using "Order_pkey" on {name} o'
     text = REMARKED.format(remark="").replace("->  Hash Join", node)
-    (path := tmp_path / "plan.txt").write_text(text)
-    assert read_plan(path).reads.count == 102909
+    assert plan_of(text).reads.count == 102909
 
 
-def test_another_node_behind_a_node_is_refused(tmp_path):
+def test_another_node_behind_a_node_is_refused(plan_of):
     text = REMARKED.format(remark="-- Sort (actual time=8.9..1592.6 rows=1 loops=1)")
-    (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):
-        read_plan(path)
+        plan_of(text)
 
 
 @cases(
@@ -137,35 +129,30 @@ def test_text_may_quote_a_line_of_the_plan(tmp_path, line):
             read_plan(path)
 
 
-def test_the_time_of_psql_replaces_a_missing_time_of_the_plan(tmp_path):
+def test_the_time_of_psql_replaces_a_missing_time_of_the_plan(plan_of):
     for_plan = REMARKED.format(remark="")
     untimed = for_plan.replace(
         "Execution time : 3,458.1 ms", "(6 rows)\n\nTime: 3471.2 ms (00:03.471)"
     )
-    (path := tmp_path / "plan.txt").write_text(f"SET\nTime: 0.21 ms\n{untimed}")
-    assert read_plan(path).elapsed_s == pytest.approx(3.4712)
-    path.write_text(f"{for_plan}\nTime: 3471.2 ms (00:03.471)\n")
-    assert read_plan(path).elapsed_s == pytest.approx(3.4581)
+    assert plan_of(f"SET\nTime: 0.21 ms\n{untimed}").elapsed_s == pytest.approx(3.4712)
+    assert plan_of(f"{for_plan}\nTime: 3471.2 ms (00:03.471)\n").elapsed_s == pytest.approx(3.4581)
 
 
-def test_the_time_of_psql_for_the_next_statement_is_not_that_of_the_plan(tmp_path):
+def test_the_time_of_psql_for_the_next_statement_is_not_that_of_the_plan(plan_of):
     """The author wrote that time above the plan of the next statement."""
     untimed = REMARKED.format(remark="").replace("Execution time : 3,458.1 ms\n", "")
     text = f"{untimed}\n\nSELECT sum(n)\nFROM daily\nTime: 129438.5 ms (02:09.439)\n"
-    (path := tmp_path / "plan.txt").write_text(text)
-    assert read_plan(path).elapsed_s == pytest.approx(3.356)
+    assert plan_of(text).elapsed_s == pytest.approx(3.356)
 
 
-def test_a_plan_without_analyze_is_ignored_beside_a_run(tmp_path):
+def test_a_plan_without_analyze_is_ignored_beside_a_run(plan_of):
     ran = REMARKED.format(remark="")
     plain = (
         "Sort  (cost=1.0..2.0 rows=9 width=8)\n  ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8)"
     )
-    (path := tmp_path / "plan.txt").write_text(f"before:\n\n{plain}\n\nafter:\n\n{ran}")
-    assert read_plan(path).reads.count == 102909
-    path.write_text(f"{plain}\n\n{plain}\n")
+    assert plan_of(f"before:\n\n{plain}\n\nafter:\n\n{ran}").reads.count == 102909
     with pytest.raises(EvidenceIncomplete, match="without ANALYZE"):
-        read_plan(path)
+        plan_of(f"{plain}\n\n{plain}\n")
 
 
 def test_a_plan_without_its_first_node_is_damaged(tmp_path):
@@ -178,14 +165,13 @@ def test_a_plan_without_its_first_node_is_damaged(tmp_path):
         read_plan(path)
 
 
-def test_processes_of_a_gather_without_worker_lines(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(
+def test_processes_of_a_gather_without_worker_lines(plan_of):
+    counts = plan_of(
         "Gather Merge  (actual time=116.1..158.7 rows=144843 loops=1)\n"
         "  Buffers: temp read=3262 written=3269\n  I/O Timings: temp read=40.6 write=125.0\n"
         "  ->  Sort  (actual time=112.5..124.7 rows=72421 loops=3)\n"
         "        Sort Method: external merge  Disk: 16704kB\nExecution Time: 166.9 ms\n"
     )
-    counts = read_plan(path)
     assert (counts.processes, round(counts.total_s, 4)) == (3, 0.1656)
 
 
@@ -228,19 +214,16 @@ Execution Time: 2000.000 ms
 """
 
 
-def test_processes_with_unequal_sorts_may_wait_equally_long(tmp_path):
+def test_processes_with_unequal_sorts_may_wait_equally_long(plan_of):
     """On a busy device, 50 MB beside 100 take as long as 50 of the 100.
 
     The leader waits for all of the 2 s, each worker for 1.5 s. The three cannot wait for 7 s.
     """
-    (path := tmp_path / "plan.txt").write_text(UNEVEN.format("2500.000"))
-    counts = read_plan(path)
+    counts = plan_of(UNEVEN.format("2500.000"))
     assert (counts.processes, counts.total_s) == (2.5, 5.0)
-    path.write_text(UNEVEN.format("1500.000"))
-    assert read_plan(path).processes == 2
-    path.write_text(UNEVEN.format("3500.000"))
+    assert plan_of(UNEVEN.format("1500.000")).processes == 2
     with pytest.raises(TimesContradictory):
-        read_plan(path)
+        plan_of(UNEVEN.format("3500.000"))
 
 
 def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
@@ -259,14 +242,13 @@ def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
         "Sort  (actual time=1.2..800.0 rows=10 loops=1)",
     ],
 )
-def test_text_beside_a_json_plan_may_quote_a_node(tmp_path, words):
+def test_text_beside_a_json_plan_may_quote_a_node(plan_of, words):
     sort = {"Node Type": "Sort", "Actual Rows": 10, "Actual Loops": 1, "Temp Read Blocks": 300}
     document = [{"Plan": {**sort, "Temp Written Blocks": 300}, "Execution Time": 810.0}]
-    (path := tmp_path / "plan.txt").write_text(f"{words}\n\n{json.dumps(document, indent=2)}\n")
-    assert read_plan(path).reads.count == 300
+    assert plan_of(f"{words}\n\n{json.dumps(document, indent=2)}\n").reads.count == 300
 
 
-def test_a_mail_wrapped_at_words_of_one_width(tmp_path):
+def test_a_mail_wrapped_at_words_of_one_width(plan_of):
     """Its longest lines are equally long, as those of a terminal are."""
     nodes = (
         "Limit (cost=7.6..7.7 rows=10 width=16)",
@@ -277,14 +259,12 @@ def test_a_mail_wrapped_at_words_of_one_width(tmp_path):
         f"{first}\ntime=211.5..211.6 rows=10 loops=1)\nBuffers: temp read=10 written=10\n"
         f"{second}\ntime=0.1..107.5 rows=10 loops=1)\nExecution time: 211.650 ms\n"
     )
-    (path := tmp_path / "plan.txt").write_text(text)
-    assert read_plan(path).elapsed_s == 0.21165
+    assert plan_of(text).elapsed_s == 0.21165
 
 
-def test_an_ide_quotes_lines_with_a_comma_below_other_text(tmp_path):
+def test_an_ide_quotes_lines_with_a_comma_below_other_text(plan_of):
     """Text with a comma is above the plan; a blank may follow a quote."""
-    path = tmp_path / "mail.txt"
-    path.write_text(
+    counts = plan_of(
         "Hi, this is slow:\n\n"
         "Sort  (cost=9.00..9.50 rows=900 width=8) (actual time=90.000..99.000 rows=900 loops=1)\n"
         "  Sort Method: external merge  Disk: 48kB\n"
@@ -293,7 +273,6 @@ def test_an_ide_quotes_lines_with_a_comma_below_other_text(tmp_path):
         "(actual time=0.010..9.000 rows=900 loops=1)\n"
         "Planning Time: 0.1 ms\nExecution Time: 100.0 ms\n"
     )
-    counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count) == (5, 6)
 
 
@@ -312,48 +291,42 @@ Execution time: 990.000 ms
 """
 
 
-def test_sorts_that_a_plan_does_not_show_resemble_the_one_shown(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(LEADERS_SORT)
-    counts = read_plan(path)
+def test_sorts_that_a_plan_does_not_show_resemble_the_one_shown(plan_of):
+    counts = plan_of(LEADERS_SORT)
     assert (counts.writes.bytes, counts.processes) == (3 * 8000 * 1024, 3.0)
     others = LEADERS_SORT.replace("rows=300000 loops=1\n", "rows=300000 loops=1\n{}", 2)
     memory = "          Sort Method: quicksort  Memory: 900kB\n"
-    path.write_text(others.format(memory, memory))
-    counts = read_plan(path)
+    counts = plan_of(others.format(memory, memory))
     assert (counts.writes.bytes, counts.processes) == (8000 * 1024, 1.0)
 
 
-def test_another_plan_that_is_cut_is_ignored_with_a_note(tmp_path):
+def test_another_plan_that_is_cut_is_ignored_with_a_note(plan_of):
     cut = '[\n  {\n    "Plan": {\n      "Node Type": "Sort",\n      "Total Cost": 167232.59,\n'
-    (path := tmp_path / "plans.txt").write_text(f"{CITUS}\nThe same in JSON:\n{cut}")
-    counts = read_plan(path)
+    counts = plan_of(f"{CITUS}\nThe same in JSON:\n{cut}")
     assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
     assert any("cut" in note for note in counts.notes)
-    path.write_text(cut)
     with pytest.raises(EvidenceDamaged):
-        read_plan(path)
+        plan_of(cut)
 
 
-def test_a_plan_that_is_cut_at_its_end_took_as_long_as_its_first_node(tmp_path):
+def test_a_plan_that_is_cut_at_its_end_took_as_long_as_its_first_node(plan_of):
     text = "Limit  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)\n"
     text += "  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..890.1 rows=9 loops=1)\n"
     text += "        Sort Method: external merge  Disk: 8000kB\n"
-    (path := tmp_path / "plan.txt").write_text(text)
-    counts = read_plan(path)
+    counts = plan_of(text)
     assert (counts.elapsed_s, counts.writes.count) == (0.9002, 1000)
     assert any("cut" in note for note in counts.notes)
 
 
-def test_a_plan_that_is_cut_at_its_top_may_have_spilled_there(tmp_path):
+def test_a_plan_that_is_cut_at_its_top_may_have_spilled_there(plan_of):
     text = """\
         ->  Index Scan using a on t
               (actual rows=6 loops=1402)     <- slow
   Buffers: shared hit=48204 read=8912
 Execution Time: 12105.1 ms
 """
-    (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceIncomplete, match="cut"):
-        read_plan(path)
+        plan_of(text)
 
 
 #: Two parts that spill, each with its own blocks.
@@ -378,7 +351,7 @@ def _with_tabs(text, width):
 
 
 @cases("damage", ["tabs of 8", "tabs of 4", "narrow", "wide", "colours", "bold", "numbers", "JSON"])
-def test_indentation_changed_by_editors_and_terminals(tmp_path, damage):
+def test_indentation_changed_by_editors_and_terminals(plan_of, damage):
     lines = PARTS.splitlines()
     damaged = {
         **{f"tabs of {width}": _with_tabs(PARTS, width) for width in (4, 8)},
@@ -389,32 +362,28 @@ def test_indentation_changed_by_editors_and_terminals(tmp_path, damage):
         "JSON": json.dumps({"body": f"Slow:\n```sql\n{PARTS}```\n"}),
         "numbers": "".join(f"{at:3d}  {line}\n" for at, line in enumerate(["", *lines], 1)),
     }
-    (path := tmp_path / "plan.txt").write_text(damaged[damage])
-    counts = read_plan(path)
+    counts = plan_of(damaged[damage])
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (5.3611, 3174, 3174)
 
 
-def test_line_numbers_before_a_json_plan(tmp_path):
+def test_line_numbers_before_a_json_plan(plan_of):
     node = {"Node Type": "Sort", "Actual Rows": 9, "Actual Total Time": 86.5}
     node |= {"Temp Read Blocks": 300, "Temp Written Blocks": 301}
     plan = json.dumps([{"Plan": node, "Execution Time": 99.5}], indent=2)
     lines = ["EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)", "SELECT 1;", "", *plan.splitlines()]
     text = "".join(f"{at:4d}  {line}\n" for at, line in enumerate(lines, 1))
-    (path := tmp_path / "plan.txt").write_text(text)
-    assert read_plan(path).writes.count == 301
+    assert plan_of(text).writes.count == 301
 
 
-def test_a_part_of_a_plan_does_not_have_all_spills_of_the_run(tmp_path):
+def test_a_part_of_a_plan_does_not_have_all_spills_of_the_run(plan_of):
     lines = PARTS.splitlines()
-    (path := tmp_path / "plan.txt").write_text("\n".join(lines[6:]))
     with pytest.raises(EvidenceIncomplete, match="cut"):
-        read_plan(path)
+        plan_of("\n".join(lines[6:]))
     # A node that took the whole run did all its temp I/O.
-    path.write_text("\n".join([*lines[6:-1], "Execution Time: 2690.1 ms"]))
-    assert read_plan(path).reads.count == 1709
+    assert plan_of("\n".join([*lines[6:-1], "Execution Time: 2690.1 ms"])).reads.count == 1709
 
 
-def test_batches_in_a_single_line_plan_belong_to_their_node(tmp_path):
+def test_batches_in_a_single_line_plan_belong_to_their_node(plan_of):
     """PostgreSQL puts two blanks before them; the level identifies the node."""
     lines = PARTS.splitlines()
     batches = "Planned Partitions: 8  Batches: 41  Memory Usage: 2105kB  Disk Usage: {}kB"
@@ -424,19 +393,16 @@ def test_batches_in_a_single_line_plan_belong_to_their_node(tmp_path):
     ]
     kept[1:1] = [f"  {batches.format(800)}"]
     kept[4:4] = [f"              {batches.format(160)}"]
-    (path := tmp_path / "plan.txt").write_text("   ".join([*kept, lines[-1]]))
-    assert read_plan(path).writes.count == (800 + 160) // 8
+    assert plan_of("   ".join([*kept, lines[-1]])).writes.count == (800 + 160) // 8
 
 
-def test_an_omitted_node_does_not_change_the_one_above(tmp_path):
+def test_an_omitted_node_does_not_change_the_one_above(plan_of):
     """Without the node below the second Gather, its workers still are the ones that spilled."""
     lines = PARTS.splitlines()
-    (path := tmp_path / "plan.txt").write_text("\n".join([*lines[:2], "      ...", *lines[5:]]))
-    assert read_plan(path).reads.count == 3174
+    assert plan_of("\n".join([*lines[:2], "      ...", *lines[5:]])).reads.count == 3174
     gather = "  ->  Gather (actual time=2677.0..2677.1 rows=1 loops=1)\n        Workers Launched: 2"
     text = PARTS.replace(lines[6], gather).replace(f"{lines[8]}\n{lines[9]}\n", "")
-    path.write_text(text)
-    counts = read_plan(path)
+    counts = plan_of(text)
     shared = 3174 / (1465 + 1709 / 3)
     assert (counts.reads.count, counts.processes) == (3174, pytest.approx(shared, abs=1e-3))
 
@@ -453,10 +419,9 @@ Execution time: 990 ms
 """
 
 
-def test_indentation_lost_in_the_first_level_alone(tmp_path):
+def test_indentation_lost_in_the_first_level_alone(plan_of):
     """Files hold rows of both sides of the join: 20 bytes of header and the columns each."""
-    (path := tmp_path / "plan.txt").write_text(DEDENTED)
-    counts = read_plan(path)
+    counts = plan_of(DEDENTED)
     blocks = -(-(128000 + 64000) * (44 + 20) * 7 // 8 // 8192)
     assert (counts.elapsed_s, counts.writes.bytes) == (0.99, blocks * 8192)
 
@@ -474,20 +439,20 @@ Execution Time: 3825 ms
 """
 
 
-def test_workers_give_the_number_of_processes_where_gather_is_omitted(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(WITHOUT_GATHER)
-    counts = read_plan(path)
+def test_workers_give_the_number_of_processes_where_gather_is_omitted(plan_of):
+    counts = plan_of(WITHOUT_GATHER)
     assert (counts.elapsed_s, counts.processes, counts.writes.count) == (3.825, 3.0, 2400)
 
 
-def test_a_remark_beside_a_node_may_name_its_batches(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(DEDENTED)
-    counts = read_plan(path)
-    path.write_text(re.sub("rows=64000.*", r"\g<0>   <-- spills (Batches: 8)!", DEDENTED))
-    assert read_plan(path).writes == counts.writes
+def test_a_remark_beside_a_node_may_name_its_batches(plan_of):
+    counts = plan_of(DEDENTED)
+    assert (
+        plan_of(re.sub("rows=64000.*", r"\g<0>   <-- spills (Batches: 8)!", DEDENTED)).writes
+        == counts.writes
+    )
 
 
-def test_a_remark_on_batches_is_not_read_as_a_node_without_spill(tmp_path):
+def test_a_remark_on_batches_is_not_read_as_a_node_without_spill(plan_of):
     text = """\
 Hash Join  (cost=3.8..7.3 rows=10 width=20) (actual time=5.2..45678.9 rows=10 loops=1)
   ->  Hash  (Batches: 8  Memory Usage: 4096kB)
@@ -495,6 +460,5 @@ Hash Join  (cost=3.8..7.3 rows=10 width=20) (actual time=5.2..45678.9 rows=10 lo
               Buffers: shared hit=100 read=45000
 Execution Time: 45679 ms
 """
-    (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceDamaged):
-        read_plan(path)
+        plan_of(text)

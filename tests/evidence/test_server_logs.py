@@ -69,14 +69,12 @@ def test_a_duration_may_have_separators(tmp_path, ms):
     assert file.elapsed_s == pytest.approx(1.912916)
 
 
-def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
-    path = tmp_path / "page.md"
-    path.write_text(
+def test_a_message_of_auto_explain_has_its_time_without_its_prefix(plan_of):
+    counts = plan_of(
         "It is slow:\n\n```\nduration: 8025.938 ms  plan:\n"
         "  Sort (actual time=1.5..8025.1 rows=9 loops=1)\n    Sort Key: a\n"
         "    Buffers: temp read=3 written=4\n```\nAny ideas?\n"
     )
-    counts = read_plan(path)
     assert (counts.operations, counts.elapsed_s) == (7, pytest.approx(8.025938))
 
 
@@ -199,13 +197,11 @@ def test_the_times_of_single_line_messages_are_kept(tmp_path):
     assert read_logs(path).window_s == 4.0
 
 
-def test_messages_without_their_prefix_in_a_program(tmp_path):
+def test_messages_without_their_prefix_in_a_program(logs_of):
     message = 'temporary file: path "base/pgsql_tmp/pgsql_tmp42.{}", size {}'
     files = "".join(f"    '{message.format(at, size)}',\n" for at, size in ((1, 700), (0, 1300)))
-    (path := tmp_path / "test.py").write_text(
-        f'messages = [\n    "duration: 20.2 ms  statement: select 1",\n{files}]\n'
-    )
-    assert sum(file.bytes for file in read_logs(path).temp) == 2000
+    logs = logs_of(f'messages = [\n    "duration: 20.2 ms  statement: select 1",\n{files}]\n')
+    assert sum(file.bytes for file in logs.temp) == 2000
 
 
 def test_log_lines_in_a_program(tmp_path):
@@ -218,12 +214,11 @@ def test_log_lines_in_a_program(tmp_path):
         read_logs(path)
 
 
-def test_messages_in_the_text_of_a_statement_are_ignored(tmp_path):
+def test_messages_in_the_text_of_a_statement_are_ignored(logs_of):
     quoted = TEXT.splitlines()[1]
     first, second = '"b/pgsql_tmp42.0", size 8192', '"b/pgsql_tmp9.0", size 70000'
     text = TEXT.replace("\tfrom big", f"\t{quoted.replace(first, second)}\n\tfrom big")
-    (path := tmp_path / "a.log").write_text(text)
-    assert [file.bytes for file in read_logs(path).temp] == [8192, 1024, 5]
+    assert [file.bytes for file in logs_of(text).temp] == [8192, 1024, 5]
 
 
 def test_an_empty_temp_file_is_not_damage(tmp_path):
@@ -234,10 +229,9 @@ def test_an_empty_temp_file_is_not_damage(tmp_path):
         read_logs(path)
 
 
-def test_a_log_with_non_breaking_blanks_is_read(tmp_path):
-    (path := tmp_path / "page.txt").write_text(TEXT.replace(" ", "\u00a0"))
+def test_a_log_with_non_breaking_blanks_is_read(plan_of):
     with pytest.raises(EvidenceAmbiguous, match=r"3 runs"):
-        read_plan(path)
+        plan_of(TEXT.replace(" ", "\u00a0"))
 
 
 def test_a_prefix_that_looks_like_an_object(tmp_path):
@@ -336,9 +330,8 @@ IN_YAML = r"""2026-11-23 10:00:00.100 UTC [42] LOG:  duration: 200.000 ms  plan:
 """  # noqa: E501
 
 
-def test_a_plan_in_yaml_belongs_to_the_statement_that_wrote_the_temp_file(tmp_path):
-    (log := tmp_path / "server.log").write_text(IN_YAML.replace("\n    ", "\n\t"))
-    [ranked] = of_logs(read_logs(log), RankRequest([]))
+def test_a_plan_in_yaml_belongs_to_the_statement_that_wrote_the_temp_file(logs_of):
+    [ranked] = of_logs(logs_of(IN_YAML.replace("\n    ", "\n\t")), RankRequest([]))
     assert ranked.query.split() == ["select", '"f"', "from", "big", "order", "by", "1"]
     assert (ranked.temp_bytes, ranked.calls) == (200 * 8192, 1)
 
@@ -392,28 +385,25 @@ def test_rotated_logs_cover_the_time_from_the_oldest_to_the_newest(tmp_path):
     assert read_logs(tmp_path).window_s == pytest.approx(2 * 86400 + 1799.9)
 
 
-def test_a_plan_truncated_by_a_shipper_is_named_and_the_rest_is_read(tmp_path):
-    path = tmp_path / "a.log"
-    path.write_text(
+def test_a_plan_truncated_by_a_shipper_is_named_and_the_rest_is_read(logs_of):
+    logs = logs_of(
         TEXT + "2026-11-23 10:31:00.000 UTC [44] LOG:  duration: 5098.147 ms  plan:\n"
         '\t{\n\t  "Query Text": "select 3",\n\t  "Plan": {\n\t    "Node Type": "Sort", ...\n'
     )
-    logs = read_logs(path)
     assert (len(logs.temp), len(logs.damaged)) == (3, 1)
-    assert "a.log" in logs.notes[0]
+    assert "pasted.txt" in logs.notes[0]
 
 
-def test_an_impossible_number_of_rows_is_damage(tmp_path):
+def test_an_impossible_number_of_rows_is_damage(plan_of):
     plan = (
         "Sort  (cost=1.0..2.0 rows=9223372036854775808 width=49) (actual time=1.0..2.0 rows=9"
         " loops=1)\n\t  Buffers: shared hit=4"
     )
-    (path := tmp_path / "a.log").write_text(f"LOG:  duration: 2501.000 ms  plan:\n\t{plan}\n")
     with pytest.raises(EvidenceDamaged, match="Plan Rows"):
-        read_plan(path)
+        plan_of(f"LOG:  duration: 2501.000 ms  plan:\n\t{plan}\n")
 
 
-def test_a_plan_that_quotes_log_messages_is_one_plan(tmp_path):
+def test_a_plan_that_quotes_log_messages_is_one_plan(logs_of):
     """A statement that reads logs, in a JSON record that has only the message."""
     message = (
         "duration: 9.0 ms  plan:\nQuery Text: select * from logs -- INFO: nightly\n order by line\n"
@@ -425,9 +415,7 @@ def test_a_plan_that_quotes_log_messages_is_one_plan(tmp_path):
         '"base/pgsql_tmp/pgsql_tmp77.0", size 1048576\'::text)\n'
         "        Buffers: shared hit=1"
     )
-    path = tmp_path / "server.json"
-    path.write_text(json.dumps({"timestamp": "2026-01-01 10:00:00 UTC", "message": message}) + "\n")
-    logs = read_logs(path)
+    logs = logs_of(json.dumps({"timestamp": "2026-01-01 10:00:00 UTC", "message": message}) + "\n")
     [plan] = logs.plans
     assert logs.temp == []
     [scan] = plan["Plan"]["Plans"]

@@ -33,9 +33,8 @@ temp_blks_written|65380              |
 """
 
 
-def test_a_bar_that_closes_a_table_is_not_part_of_its_values(tmp_path):
-    (path := tmp_path / "record.txt").write_text(RECORD)
-    counts = read_statements(path)
+def test_a_bar_that_closes_a_table_is_not_part_of_its_values(statements_of):
+    counts = statements_of(RECORD)
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
 
 
@@ -52,9 +51,8 @@ END_OF_SAMPLE
 
 
 @cases("mean", ["mean_exec_time", "mean_time", "avg_ms", "mean_exec_ms", "AVG_TIME"])
-def test_the_mean_of_the_calls_replaces_their_total(tmp_path, mean):
-    (path := tmp_path / "rows.txt").write_text(MEANS.format(mean=mean))
-    counts = read_statements(path)
+def test_the_mean_of_the_calls_replaces_their_total(statements_of, mean):
+    counts = statements_of(MEANS.format(mean=mean))
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
 
 
@@ -70,13 +68,12 @@ def test_a_mean_that_implies_more_than_the_speed_of_memory_is_refused(tmp_path):
 
 
 @cases("blank", ["", "\n"])
-def test_a_row_that_is_cut_below_a_blank_line_is_not_the_end_of_the_table(tmp_path, blank):
+def test_a_row_that_is_cut_below_a_blank_line_is_not_the_end_of_the_table(statements_of, blank):
     heading = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n"
     rows = f"4,1002.0,600,800,a\n{blank}4,1002.0,0,0,b\n{blank}"
     for cut in ("77", "\n77", "\n77,5"):
-        (path := tmp_path / "rows.csv").write_text(heading + rows + cut)
         with pytest.raises(EvidenceDamaged):
-            read_statements(path)
+            statements_of(heading + rows + cut)
 
 
 #: Columns of blanks, a table in Markdown, and one in Org mode; the last value goes on to the end.
@@ -111,9 +108,8 @@ FRAMED = "\n".join(
     [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by"), (BARS, "a || b"),
      (FRAMED, "a || b"), (BLANKS, "a|b|c|d|e, g")],
 )  # fmt: skip
-def test_columns_are_separated_by_their_rule(tmp_path, text, query):
-    (path := tmp_path / "rows.txt").write_text(text)
-    counts = read_statements(path)
+def test_columns_are_separated_by_their_rule(statements_of, text, query):
+    counts = statements_of(text)
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
     assert query in counts.statement.query
 
@@ -337,12 +333,10 @@ def test_invalid_numbers_are_refused(exported, value):
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
 
 
-def test_an_export_without_rows_is_refused(tmp_path):
+def test_an_export_without_rows_is_refused(statements_of):
     """Only the heading, as where the query selects statements that spilled."""
-    path = tmp_path / "none.txt"
-    path.write_text(" calls | temp_blks_read | temp_blks_written\n-------+---+---\n(0 rows)\n")
     with pytest.raises(EvidenceUnknown):
-        read_statements(path)
+        statements_of(" calls | temp_blks_read | temp_blks_written\n-------+---+---\n(0 rows)\n")
 
 
 def test_a_text_of_any_length_and_a_truncated_text(exported):
@@ -358,13 +352,14 @@ def test_null_markers_of_clients_are_read_as_null(exported, null):
     assert read_statements(path).time_bounds is not None
 
 
-def test_a_second_table_below_the_count_of_rows_is_refused(tmp_path):
+def test_a_second_table_below_the_count_of_rows_is_refused(statements_of):
     table = "calls|total_exec_time|temp_blks_read|temp_blks_written\n5|20|100|100\n(1 row)\n"
-    (path := tmp_path / "two.txt").write_text(f"{table}\n{table}")
     with pytest.raises(EvidenceDamaged, match="heading"):
-        read_statements(path)
-    path.write_text(f"{table}\nTime: 1.123 ms\nname|setting\nwork_mem|4MB\n(1 row)\n")
-    assert read_statements(path).reads.count == 20
+        statements_of(f"{table}\n{table}")
+    assert (
+        statements_of(f"{table}\nTime: 1.123 ms\nname|setting\nwork_mem|4MB\n(1 row)\n").reads.count
+        == 20
+    )
 
 
 def test_the_prompt_below_a_table_is_not_a_row_and_a_second_table_is_refused(exported):

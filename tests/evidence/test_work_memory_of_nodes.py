@@ -232,11 +232,10 @@ TIMES = "\n        I/O Timings: temp read=2.9 write=18.5"
     ],
 )
 def test_the_memory_that_a_hash_needs_depends_on_the_default_of_each_version(
-    tmp_path, rows, times, settings, enough_mib
+    plan_of, rows, times, settings, enough_mib
 ):
     """Versions 13 and 14 spilled with 12 MB but not with 24; 15 to 18 with 6 but not with 12."""
-    (path := tmp_path / "plan.txt").write_text(JOINED.format(rows=rows, times=times) + settings)
-    plan = read_plan(path).plan
+    plan = plan_of(JOINED.format(rows=rows, times=times) + settings).plan
     assert enough_bytes(plan) == enough_mib << 20
     assert enough_bytes(plan, least=True) == 12 << 20
 
@@ -250,14 +249,13 @@ def test_enough_memory_is_a_round_setting_above_the_largest_need():
     assert enough_bytes(replace(plan, current_bytes=None)) == 128 << 20
 
 
-def test_where_spilling_nodes_are_omitted_the_memory_is_unknown(tmp_path):
+def test_where_spilling_nodes_are_omitted_the_memory_is_unknown(plan_of):
     """A Limit keeps no rows: a node below it wrote the files."""
-    (path := tmp_path / "plan.txt").write_text(
+    counts = plan_of(
         "Limit  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=0 loops=1)\n"
         "  Buffers: shared hit=5, temp read=4000 written=4000\n"
         "Execution Time: 901.0 ms\n"
     )
-    counts = read_plan(path)
     assert counts.plan is None
     # The Limit's time is that of the nodes below.
     assert counts.time_bounds.upper > 0.8
