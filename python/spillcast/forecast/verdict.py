@@ -464,8 +464,11 @@ class Forecasts(list[Forecast], Tabular):
         """The verdict, and a row for today and for each target."""
         if not self:
             return Display("no forecasts")
-        today = ["today", self[0].baseline_s, None, None, ""]
-        return Display(verdict(self).text, _TARGET_COLUMNS, [today, *map(_target_cells, self)])
+        rows: list[list[Any]] = [["today", self[0].baseline_s, None, None, ""]]
+        for f in self:
+            remarks = f.refused or ", ".join(warning.code for warning in f.warnings)
+            rows.append([f.target, f.forecast_s, f.interval_s, f.speedup, remarks])
+        return Display(verdict(self).text, _TARGET_COLUMNS, rows)
 
     __repr__ = Tabular.__repr__
 
@@ -477,9 +480,3 @@ _TARGET_COLUMNS = (
     Column("speed-up", None, "ratio"),
     Column("remarks", None, "words"),
 )
-
-
-def _target_cells(forecast: Forecast) -> list[Any]:
-    remarks = forecast.refused or ", ".join(warning.code for warning in forecast.warnings)
-    times = forecast.forecast_s, forecast.interval_s, forecast.speedup
-    return [forecast.target, *times, remarks]

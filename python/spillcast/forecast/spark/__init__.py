@@ -71,6 +71,7 @@ class _Scope:
     stage by its position in the log, with the executors that the question assumes.
     """
 
+    question: Question
     application: Application
     title: str
     measured_s: float
@@ -101,7 +102,7 @@ class _Scope:
         if resources.changed:
             rows = json.loads(core.to_json())["stages"]
             spill_bytes = {place: rows[place]["spill_bytes"] for place in stages}
-        return cls(application, title, measured_s, part, resources, core, spill_bytes)
+        return cls(question, application, title, measured_s, part, resources, core, spill_bytes)
 
     def run(
         self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
@@ -165,29 +166,29 @@ def forecast_application(
             "no storage for temp files changes its time",
             application.path,
         )
-    warnings = list(_warnings(scope, question))
+    warnings = list(_warnings(scope))
     if question.origin is None and application.local_memory is not None:
-        question = replace(question, origin="tmpfs")
+        scope = replace(scope, question=replace(question, origin="tmpfs"))
     names = [target.name if isinstance(target, Storage) else target for target in targets]
     elapsed_s, confidence = scope.measured_s, question.confidence
     unanswered = [Forecast.unanswered(name, elapsed_s, confidence) for name in names]
     try:
-        origins = _assumptions(scope, question)
+        origins = _assumptions(scope)
     except Refusal as refusal:
         return [(forecast.refused_by(refusal), None) for forecast in unanswered]
     if misfit := _simulation_error(scope, origins):
         warnings.append(misfit)
-    without_spills = _without_spills(scope, origins, question)
+    without_spills = _without_spills(scope, origins)
     answers = list[tuple[Forecast, Storage | None]]()
     for target, forecast in zip(targets, unanswered, strict=True):
         try:
             storage = _storage(target, "--to")
-            cases = [_on(scope, storage, origin) for origin in origins]
+            cases = origins if storage is None else [_on(scope, storage, case) for case in origins]
         except Refusal as refusal:
             answers.append((forecast.refused_by(refusal), None))
             continue
         forecast = replace(forecast, warnings=warnings, without_spills=without_spills)
-        answers.append((_answered(forecast, scope, cases, question), storage))
+        answers.append((_answered(forecast, scope, cases), storage))
     return answers
 
 
@@ -203,9 +204,10 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
     return resolve_storage(text, f"{option} {text}", _FORMS)
 
 
-def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
+def _assumptions(scope: _Scope) -> Sequence[_Case]:
     """The cases for both ends of each unknown quantity, with zero-latency storage as the target."""
-    core, cases, known_bytes = scope.application.core, list[_Case](), question.page_cache_bytes
+    question, core, cases = scope.question, scope.application.core, list[_Case]()
+    known_bytes = question.page_cache_bytes
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
@@ -275,16 +277,12 @@ def _simulation_error(scope: _Scope, cases: Sequence[_Case]) -> Caveat | None:
     return Caveat("event-log", text)
 
 
-def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
-    if target is None:
-        return case
+def _on(scope: _Scope, target: Storage, case: _Case) -> _Case:
     figures = _figures(target, scope.resources.cache_bytes(case.cache_bytes))
     return replace(case, target=scope.run(scope.core, figures, case.work))
 
 
-def _without_spills(
-    scope: _Scope, origins: Sequence[_Case], question: Question
-) -> WithoutSpills | None:
+def _without_spills(scope: _Scope, origins: Sequence[_Case]) -> WithoutSpills | None:
     """The effect of more memory for today's executors on today's storage; None without spills."""
     resources, core = scope.resources, scope.application.core
     memory_bytes = resources.memory_without_spills(core)
@@ -292,14 +290,14 @@ def _without_spills(
         return None
     fitting = core.with_resources(None, None, (resources.task_bytes, _UNLIMITED_FACTOR))
     more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
-    known_bytes = question.page_cache_bytes
+    known_bytes = scope.question.page_cache_bytes
     fits = None if known_bytes is None else more_bytes <= known_bytes
     cases, work = [], _work_today(scope, fitting)
     for case in origins:
         # A larger heap takes memory from the page cache if it fits, else the nodes get more memory.
         figures = _figures(case.origin, case.cache_bytes - more_bytes * (fits is True))
         cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
-    _, forecast_s, interval_s = _ends(scope, cases, question)
+    _, forecast_s, interval_s = _ends(scope, cases)
     return WithoutSpills(
         memory_bytes=memory_bytes,
         current_bytes=resources.today.memory_bytes,
@@ -342,29 +340,25 @@ def _shared(storage: Storage) -> bool:
     return any(both) or not both
 
 
-def _ends(
-    scope: _Scope, cases: Sequence[_Case], question: Question
-) -> tuple[tuple[_Case, _Case], float, Interval]:
+def _ends(scope: _Scope, cases: Sequence[_Case]) -> tuple[tuple[_Case, _Case], float, Interval]:
     """The fastest and the slowest case, the time midway between them (s), and its interval."""
     low, high = (choose(cases, key=lambda case: case.target_s) for choose in (min, max))
-    deviations = NormalDist().inv_cdf((1 + question.confidence) / 2)
+    deviations = NormalDist().inv_cdf((1 + scope.question.confidence) / 2)
     low_s = low.target_s / exp(deviations * low.spread(scope.measured_s))
     high_s = high.target_s * exp(deviations * high.spread(scope.measured_s))
     return (low, high), (low.target_s + high.target_s) / 2, (low_s, high_s)
 
 
-def _answered(
-    unanswered: Forecast, scope: _Scope, cases: Sequence[_Case], question: Question
-) -> Forecast:
+def _answered(unanswered: Forecast, scope: _Scope, cases: Sequence[_Case]) -> Forecast:
     """The forecast with its numbers."""
-    ends, forecast_s, interval_s = _ends(scope, cases, question)
+    ends, forecast_s, interval_s = _ends(scope, cases)
     today, baseline_s = ends, scope.measured_s
     if scope.resources.changed:
         # With other executors today's time has bounds, too, which are the same for each target.
         sources = [replace(case, target=case.source) for case in cases]
-        today, baseline_s, _ = _ends(scope, sources, question)
+        today, baseline_s, _ = _ends(scope, sources)
     limits = [replace(case, target=case.ceiling) for case in cases]
-    (_, slowest), ceiling_s, limit_interval_s = _ends(scope, limits, question)
+    (_, slowest), ceiling_s, limit_interval_s = _ends(scope, limits)
     stages = stage_forecasts(
         scope.application,
         [(case.scale, case.source) for case in today],
@@ -404,8 +398,8 @@ def _terms(
     ]
 
 
-def _warnings(scope: _Scope, question: Question) -> Iterator[Caveat]:
-    application, resources = scope.application, scope.resources
+def _warnings(scope: _Scope) -> Iterator[Caveat]:
+    question, application, resources = scope.question, scope.application, scope.resources
     yield from (Caveat(*warning) for warning in application.warnings())
     if resources.changed:
         yield Caveat(
