@@ -16,11 +16,6 @@ SAVING_MIN = 0.005
 #: A second limit is named if it causes this share of temp I/O once the first is raised.
 TOGETHER_MIN = 0.1
 MIB = 1 << 20
-#: Fields of a limit that are device time per operation or byte.
-COSTS = (
-    *("read_random_ns", "read_sequential_ns", "write_random_ns", "write_sequential_ns"),
-    *("read_ns_per_byte", "write_ns_per_byte"),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,16 +156,13 @@ def _reached_together(
 
 def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
     """The storage with twice the rate of limits, twice the servers, or half the latency."""
-    servers, groups, limits = storage.servers, storage.groups, list(storage.limits)
+    servers, groups = storage.servers, storage.groups
     if QUEUE in causes and servers is not None:
         servers *= 2
     if LATENCY in causes:
         groups = [group.scaled(0.5) for group in groups]
-    for at, limit in enumerate(limits):
-        if limit.name in causes:
-            # ``burst_ns`` stays: the bucket holds as many seconds of the rate as before.
-            costs = {name: getattr(limit, name) / 2 for name in COSTS}
-            limits[at] = replace(limit, **costs)
+    # ``burst_ns`` stays: the bucket holds as many seconds of the rate as before.
+    limits = [limit.scaled(0.5, 0.5) if limit.name in causes else limit for limit in storage.limits]
     return replace(storage, limits=limits, servers=servers, groups=groups)
 
 

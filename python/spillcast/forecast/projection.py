@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot
 
-from spillcast.errors import FiguresMissing, OptionInvalid
+from spillcast.errors import OptionInvalid
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
 from spillcast.forecast.cpu import (
     CpuChange,
@@ -360,7 +360,6 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     """The workload on a storage. FiguresMissing if the storage has none for one of its ops."""
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
-    _check_figures(workload, storage)
     change_ratios = _change_ratios(storage, workload)
     replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
@@ -461,16 +460,6 @@ def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float
     writes = [load for load in loads if load.op == "write"]
     recorded_s = sum(load.total_s for load in writes) + writeback_s
     return min(time_s(writes, latencies(storage, writes, 1.0)) / recorded_s, 1.0)
-
-
-def _check_figures(workload: Workload, storage: Storage) -> None:
-    if storage.source is INSTANT:
-        return
-    for op in sorted({load.op for load in workload.loads}):
-        if not any(group.count for group in storage.of(op)):
-            raise FiguresMissing(
-                f"{storage.name} has no figures for {op}s, which the query does: measure {op}s too"
-            )
 
 
 def _replayed_s(workload: Workload, storage: Storage) -> float | None:

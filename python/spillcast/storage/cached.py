@@ -6,8 +6,7 @@ the background to the disk when it is evicted.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -176,14 +175,12 @@ def _mixed(parts: list[tuple[float, Estimate]], count: int) -> tuple[list[int], 
 
 def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit]:
     """The limits of flash or disk for the share of the reads and writes that it serves."""
-    limits = []
-    for limit in storage.limits:
-        costs: dict[str, Any] = {}
-        for op in OPS:
-            mine = [g for g in groups if g.op == op]
-            served = sum(g.bytes * shares[g.kind] for g in mine)
-            share = served / max(sum(g.bytes for g in mine), 1)
-            names = [f.name for f in fields(limit) if f.name.startswith(f"{op}_")]
-            costs |= {name: share * getattr(limit, name) for name in names}
-        limits.append(replace(limit, name=f"{storage.name}: {limit.name}", **costs))
-    return limits
+    served = []
+    for op in OPS:
+        of_op = [g for g in groups if g.op == op]
+        moved = sum(g.bytes * shares[g.kind] for g in of_op)
+        served.append(moved / max(sum(g.bytes for g in of_op), 1))
+    return [
+        replace(limit.scaled(*served), name=f"{storage.name}: {limit.name}")
+        for limit in storage.limits
+    ]

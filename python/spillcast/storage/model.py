@@ -203,7 +203,8 @@ class Model:
         if key not in self._cells:
             groups = [g for g in self.storage.of(op) if g.count]
             if not groups:
-                raise FiguresMissing(f"{self.storage.name} has no figures for {op}s")
+                name = self.storage.name
+                raise FiguresMissing(f"{name} has no figures for {op}s: measure {op}s too")
             groups = _of(groups, "access", (self._access,))
             patterns = ("sequential", "recorded") if sequential else ("random", "recorded")
             groups = _of(

@@ -59,6 +59,16 @@ class Limit:
             base_ns *= -(-size_bytes // self.operation_bytes)
         return base_ns + size_bytes * (self.read_ns_per_byte if read else self.write_ns_per_byte)
 
+    def scaled(self, read: float, write: float) -> "Limit":
+        """The limit with the device time of reads and of writes multiplied by these factors."""
+        costs = {
+            field.name: factor * getattr(self, field.name)
+            for op, factor in (("read", read), ("write", write))
+            for field in fields(self)
+            if field.name.startswith(f"{op}_")
+        }
+        return replace(self, **costs)
+
 
 #: Burst of a rate, in seconds at that rate, so that single operations are not delayed. Products do
 #: not document it; it is too short to affect a run.

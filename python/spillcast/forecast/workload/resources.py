@@ -39,9 +39,7 @@ class Cpus:
     period_s: float = PERIOD_S
 
     def adjusted(self, cpus: int | None, quota_cpus: float | None) -> "Cpus":
-        """The CPUs with the given numbers instead. OptionInvalid for impossible numbers."""
-        if cpus is not None and cpus < 1:
-            raise OptionInvalid(f"--cpus {cpus}: not a number of CPUs", "give 1 or more")
+        """The CPUs with the given numbers instead. OptionInvalid for an impossible quota."""
         if quota_cpus is not None and not QUOTA_CPUS_MIN <= quota_cpus < inf:
             raise OptionInvalid(
                 f"--cpu-quota {quota_cpus:g}: not a CPU quota",
