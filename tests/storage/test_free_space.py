@@ -196,12 +196,7 @@ class TestCache:
         assert warned(inside)["extrapolated"].startswith(
             "small: 100 % of its I/O has sizes outside"
         )
-
-        def width(answer):
-            low_s, high_s = answer.interval_s
-            return (high_s - low_s) / answer.forecast_s
-
-        assert width(inside) == pytest.approx(width(alone), rel=0.35)
+        assert inside.half_width == pytest.approx(alone.half_width, rel=0.35)
 
     def test_a_row_of_the_catalogue_applies_to_any_size(self, run):
         figures = {("write", 8 * K): 100_000, ("read", 8 * K): 100_000}

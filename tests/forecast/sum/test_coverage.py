@@ -18,11 +18,6 @@ TEN_SLICES = KeptWaits(400, 400, [(n, n + 1.0) for n in range(10)], slices_of_al
 TARGET = {("read", BIG): MS // 2, ("write", BIG): MS // 4}
 
 
-def half_width(answer):
-    low, high = answer.interval_s
-    return (high - low) / 2 / answer.forecast_s
-
-
 def twenty_seconds(path, loads):
     """Twenty seconds, in each of which half of the time is temp I/O."""
     made = recording(path, [(op, size, 25, ns) for op, size, _, ns in loads] * 100, elapsed_s=20.0)
@@ -43,7 +38,7 @@ def run(tmp_path):
 def test_a_part_is_scaled_and_has_a_wider_interval(run):
     whole, part = forecast(run, storage(TARGET)), forecast(run, storage(TARGET), elapsed_s=200.0)
     assert part.forecast_s == pytest.approx(10 * whole.forecast_s)
-    assert half_width(part) > 1.5 * half_width(whole)
+    assert part.half_width > 1.5 * whole.half_width
     assert "part" in warned(part)
     assert "part" not in warned(whole)
 
@@ -51,7 +46,7 @@ def test_a_part_is_scaled_and_has_a_wider_interval(run):
 def test_slices_of_the_whole_run_are_more_certain_than_its_first_part(run):
     stretch = forecast(run, storage(TARGET), elapsed_s=200.0)
     change(run, raw=TEN_SLICES)
-    assert half_width(forecast(run, storage(TARGET), elapsed_s=200.0)) < half_width(stretch)
+    assert forecast(run, storage(TARGET), elapsed_s=200.0).half_width < stretch.half_width
 
 
 def test_rare_slow_operations_average_out_in_slices(run):
@@ -76,7 +71,7 @@ def test_slices_of_two_phases_give_the_duration_of_both(tmp_path):
     # Five of ten slices write. In ten other slices it could be three to seven.
     few_s, many_s = (10 + 200 * (1 - share) / 4 + 200 * share / 8 for share in (0.7, 0.3))
     assert low_s < few_s < part.forecast_s < many_s < high_s
-    assert half_width(part) < 0.25
+    assert part.half_width < 0.25
 
 
 def test_written_data_will_be_read(tmp_path):
@@ -90,7 +85,7 @@ def test_written_data_will_be_read(tmp_path):
 def test_a_part_without_its_reads_is_less_certain(run, tmp_path):
     writes = twenty_seconds(tmp_path / "writes.spill", LOADS[:1] * 2)
     both, alone = (forecast(item, storage(TARGET), elapsed_s=30.0) for item in (run, writes))
-    assert half_width(both) < 0.6 * half_width(alone)
+    assert both.half_width < 0.6 * alone.half_width
     # A tenth of the query in which nothing was read allows no statement.
     assert forecast(writes, storage(TARGET), elapsed_s=200.0).refused
 

@@ -75,11 +75,6 @@ def test_threads_share_a_server(tmp_path):
     assert item - both == pytest.approx(2.0, rel=0.01)
 
 
-def half_width(answer):
-    low, high = answer.interval_s
-    return (high - low) / 2 / answer.forecast_s
-
-
 @pytest.fixture
 def write_heavy(tmp_path):
     """A spill on the kernel's default disk: 256 KiB at 178.1 MB/s take 1.472 ms sequentially.
@@ -107,4 +102,4 @@ def test_a_row_of_the_catalogue_warns_of_its_error(write_heavy):
     (warning,) = [w for w in answer.warnings if w.code == "not-measured"]
     assert "nothing was measured" in warning.message
     assert "iocost" in warning.message
-    assert half_width(answer) > 0.15
+    assert answer.half_width > 0.15

@@ -141,8 +141,9 @@ class Candidate:
             return self.free
         if (times := search.times(product.storage(self.settings))) is None:
             return None
-        words = product.setting_texts(self.settings)
-        return search.row(self.name, times, words, self.cost, product.price_of, product.remark)
+        values = product.settings(self.settings).items()
+        texts = {key: setting_with_unit(key, value, product.row) for key, value in values}
+        return search.row(self.name, times, texts, self.cost, product.price_of, product.remark)
 
 
 def _candidates(

@@ -223,16 +223,6 @@ class Search:
             None if saved_s is None else saved_s * DAYS_PER_MONTH / 3600,
         )
 
-    def meets(self, storage: Storage) -> bool:
-        """Whether the upper end of the interval of every statement is within the limit."""
-        if self.within_s is None:
-            return True
-        outcome = self.outcome(storage)
-        if outcome is None or (len(self.statements) == 1 and outcome[0] > self.within_s):
-            return False
-        times = self.times(storage)
-        return times is not None and times.interval_s[1] <= self.within_s
-
     def row(
         self,
         target: str,
@@ -322,11 +312,6 @@ class Product:
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
         return self.search.prices.month(self.row.name, figures, size or self.search.needed_bytes)
 
-    def setting_texts(self, chosen: Mapping[str, float]) -> dict[str, str]:
-        """The settings with their units, by key."""
-        values = self.settings(chosen).items()
-        return {key: setting_with_unit(key, value, self.row) for key, value in values}
-
     @property
     def price_of(self) -> str | None:
         """The scope of a local disk's price; None for volumes."""
@@ -357,8 +342,14 @@ class Product:
         return {key: grid[-1] for key, grid in self.grids.items()}
 
     def meets(self, chosen: Mapping[str, float]) -> bool:
-        """Whether these settings meet the limit."""
-        return self.search.meets(self.storage(chosen))
+        """Whether the upper end of the interval of every statement is within the limit, if any."""
+        search, storage = self.search, self.storage(chosen)
+        max_s = inf if search.within_s is None else search.within_s
+        outcome = search.outcome(storage)
+        if outcome is None or (len(search.statements) == 1 and outcome[0] > max_s):
+            return False
+        times = search.times(storage)
+        return times is not None and times.interval_s[1] <= max_s
 
     def cheapest(self, below: float) -> dict[str, float] | None:
         """The cheapest settings that meet the limit and cost less than ``below``; None if none."""
