@@ -1,13 +1,20 @@
 """Storages measured by others or stated by people: fio's JSON, limits in a word, rates."""
 
 import json
+import re
 from dataclasses import replace
 from math import inf
 
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceContradictory, EvidenceDamaged, EvidenceUnsuited, InputError
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    InputError,
+)
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
 from spillcast.storage.target import device, resolve_storage
@@ -105,6 +112,17 @@ def test_the_size_of_reads_follows_from_the_bytes_moved(tmp_path, more):
     )
     [group] = resolve_storage(str(path)).groups
     assert (group.size_class_bytes, group.bytes) == (65536, 65_536_000)
+
+
+def test_fio_in_a_log_is_read_and_two_outputs_are_not_mixed(tmp_path):
+    path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
+    text = json.dumps(json.loads(path.read_text()), indent=1) + "\n"
+    path.write_text(re.sub("^", "2024-05-01T10:00:00.123Z ", text.strip(), flags=re.MULTILINE))
+    [group] = resolve_storage(str(path)).groups
+    assert (group.count, group.mean_s) == (1000, 96e-6)
+    path.write_text(text + text)
+    with pytest.raises(EvidenceMixed):
+        resolve_storage(str(path))
 
 
 def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.errors import TargetIncomplete
+from spillcast.errors import EvidenceMixed, TargetIncomplete
 from spillcast.evidence.numbers import FigureCheck, check_all, number_of
 from spillcast.gate import damaged, json_at, reading
 from spillcast.recording import OPS, Recording
@@ -22,13 +22,16 @@ from spillcast.workspace import whole_file
 
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _JOB_HINT = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
+_EACH = "give the last of them, or of each run one, in a file of its own"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage measured by fio. InputError if no job did reads or writes."""
     with reading(path, _HINT):
-        document, _ = json_at(text, text.index("{"))
+        document, end = json_at(text, text.index("{"))
+        if '"fio version"' in text[end:]:
+            raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
             given = document.get("global options", {})
             jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]

@@ -185,9 +185,10 @@ def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe or of fio."""
     content = text_of(path)
     if is_fio(content):
+        from spillcast.evidence.unwrap import unwrapped
         from spillcast.storage.fio import fio_storage
 
-        return fio_storage(path, content)
+        return fio_storage(path, unwrapped(content))
     if not content.lstrip().startswith("{"):
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     with reading(path, "probe again"):
