@@ -248,14 +248,24 @@ def test_the_page_draws_stages_and_redacts_names(log, tmp_path):
     assert spillcast("report", log, "-o", page).returncode == 2
 
 
-def test_a_run_faster_than_its_stated_storage_is_a_warning(log):
-    """A disk of 1 MB/s would take minutes for this run of 11 s."""
-    slow = "limits:iops=100000,throughput=1MB/s,latency=0.1ms"
-    [entry] = forecast(log, "--from", slow, "--to", "tmpfs", "--page-cache", "100M")
-    assert "event-log" in [warning["code"] for warning in entry["warnings"]]
+@cases(("mb_per_s", "refused"), [(300, None), (1, "times-contradictory")])
+def test_a_run_much_faster_than_its_stated_storage_is_refused(log, mb_per_s, refused):
+    """1.4 GB in 11 s, of which CPU time is 7 s: 1 MB/s would take minutes."""
+    origin = f"limits:iops=100000,throughput={mb_per_s}MB/s,latency=0.1ms"
+    options = ("--from", origin, "--to", "tmpfs", "--page-cache", "100M")
+    entry = json.loads(spillcast("forecast", log, *options, "--json").stdout)
+    assert entry["refused_code"] == refused
 
 
-def test_a_log_that_contradicts_itself_has_an_answer_with_a_warning(tmp_path):
+def test_a_cache_of_unknown_size_is_one_with_which_the_run_was_possible(log):
+    """With 256 MiB a disk of 5 MB/s takes minutes; with memory for the 700 MB it takes 11 s."""
+    origin = "limits:iops=100000,throughput=5MB/s,latency=0.1ms"
+    [entry] = forecast(log, "--from", origin, "--to", "tmpfs")
+    # The CPU time of the tasks that follow each other, and what the driver takes.
+    assert 7.0 <= entry["interval_s"][0] <= entry["interval_s"][1] <= 11.0 * 1.3
+
+
+def test_a_log_that_contradicts_itself_is_refused(tmp_path):
     """CPU times in a wrong unit; the rest of the 11 s would be a disk that needs hours."""
     events = two_stages()
     for ended in events:
@@ -263,8 +273,9 @@ def test_a_log_that_contradicts_itself_has_an_answer_with_a_warning(tmp_path):
             ended["Task Metrics"]["Executor CPU Time"] //= 1_000_000
     (path := tmp_path / "log").write_bytes(text(events))
     slow = "limits:iops=100000,throughput=100KB/s,latency=0.1ms"
-    [entry] = forecast(path, "--from", slow, "--to", DISK, "--page-cache", "0")
-    assert "event-log" in [warning["code"] for warning in entry["warnings"]]
+    options = ("--from", slow, "--to", DISK, "--page-cache", "0")
+    entry = json.loads(spillcast("forecast", path, *options, "--json").stdout)
+    assert entry["refused_code"] == "times-contradictory"
 
 
 def test_writeback_is_as_fast_as_direct_writes():

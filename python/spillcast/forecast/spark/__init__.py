@@ -14,7 +14,13 @@ from math import exp, hypot, log
 from statistics import NormalDist
 
 from spillcast import _core
-from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnsuited
+from spillcast.errors import (
+    EvidenceContradictory,
+    NoTempIo,
+    Refusal,
+    TargetUnsuited,
+    TimesContradictory,
+)
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import (
@@ -38,14 +44,17 @@ from spillcast.units import format_bytes, format_duration
 Figures = tuple[float, float, float, float, float, bool]
 #: Bytes of a readahead and of a writeback request of Linux, and requests in flight.
 READ_BYTES, WRITE_BYTES, CONCURRENT_OPERATIONS = 128 << 10, 256 << 10, 8
-#: Bounds of a page cache of unknown size.
-CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
+#: A page cache of unknown size has at least the first of these sizes with which the logged run can
+#: have been as fast as it was, and at most the last one.
+CACHE_SIZES_BYTES = (1 << 28, 1 << 31, 1 << 34, 1 << 37, float("inf"))
 #: Standard deviation of the logarithm of simulated over measured times (six jobs, four storages).
 MODEL_SPREAD = 0.3
 #: The same for the subtracted waits, by recordings of those jobs, relative to the remaining time.
 WAITS_SPREAD = 0.05
 #: The same for two runs of a job of which storage takes less than a tenth of the time.
 RUN_SPREAD = 0.1
+#: A logged time below this share of the simulated one is too short for the temp I/O of the run.
+TOO_SHORT = exp(-2 * MODEL_SPREAD)
 #: A larger relative error of the simulation of the logged run is reported as a warning.
 SIMULATION_ERROR_MAX = 0.1
 #: Upper limit of a spread: a wider interval gives no more information.
@@ -207,11 +216,10 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
 def _assumptions(scope: _Scope) -> Sequence[_Case]:
     """The cases for both ends of each unknown quantity, with zero-latency storage as the target."""
     question, core, cases = scope.question, scope.application.core, list[_Case]()
-    known_bytes = question.page_cache_bytes
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
-    for cache_bytes in CACHE_BOUNDS_BYTES if known_bytes is None else [known_bytes]:
+    for cache_bytes in _cache_bounds_bytes(scope, origin, question.page_cache_bytes):
         figures = _figures(origin, cache_bytes)
         all_work = core.work(figures)
         if observed is not None:
@@ -232,6 +240,28 @@ def _assumptions(scope: _Scope) -> Sequence[_Case]:
             ceiling = source if in_memory else scope.run(scope.core, None, work)
             cases.append(_Case(cache_bytes, origin, work, scale, source, ceiling, ceiling))
     return cases
+
+
+def _cache_bounds_bytes(
+    scope: _Scope, origin: Storage | None, known_bytes: float | None
+) -> Sequence[float]:
+    """The page cache of the nodes, or its bounds.
+
+    TimesContradictory if the logged run was too fast for any of its sizes.
+    """
+    sizes_bytes = CACHE_SIZES_BYTES if known_bytes is None else (known_bytes,)
+    core, simulated_s = scope.application.core, 0.0
+    for size_bytes in sizes_bytes:
+        if origin is not None:
+            figures = figures_of(origin, size_bytes)
+            simulated_s = scope.run(core, figures, core.work(figures)).elapsed_s
+        if not 0 < scope.measured_s < TOO_SHORT * simulated_s:
+            return sorted({size_bytes, sizes_bytes[-1]})
+    simulated, measured = map(format_duration, (simulated_s, scope.measured_s))
+    raise TimesContradictory(
+        f"on today's storage {scope.title} would take {simulated} instead of {measured}: give the "
+        "storage that it ran on with --from, and the page cache of its nodes with --page-cache"
+    )
 
 
 def _source(
@@ -418,6 +448,6 @@ def _warnings(scope: _Scope) -> Iterator[Caveat]:
             "local shuffle reads took",
         ).of_engine("spark")
     if question.page_cache_bytes is None:
-        low = format_bytes(CACHE_BOUNDS_BYTES[0])
+        low = format_bytes(CACHE_SIZES_BYTES[0])
         text = f"the page cache of the nodes is not known: {low} to all that was written"
         yield Caveat("page-cache-unknown", text)
