@@ -6,6 +6,7 @@ import pytest
 
 from cases import cases
 from evidence import recording, storage, warned
+from spillcast.evidence.counts import PROFILE, Counts, OpCounts
 from spillcast.forecast import forecast
 from spillcast.storage import Limit, Storage
 from spillcast.storage.catalogue import lookup
@@ -103,3 +104,12 @@ def test_a_row_of_the_catalogue_warns_of_its_error(write_heavy):
     assert "nothing was measured" in warning.message
     assert "iocost" in warning.message
     assert answer.half_width > 0.15
+
+
+@cases("processes", [1.0, 1.4, 1.6, 2.0, 2.5])
+def test_any_mean_number_of_processes_shares_the_throughput_of_a_storage(processes):
+    """50,000 operations of 8 KiB, and nothing else: 100 MiB/s serve 12,800 of them a second."""
+    half = OpCounts(25_000, 25_000 * 8 * K, round(processes * 5e9))
+    counts = Counts(elapsed_s=10.0, reads=half, writes=half, source=PROFILE, processes=processes)
+    answer = forecast(counts, "limits:iops=100000,throughput=100MiB/s,latency=1us")
+    assert answer.forecast_s == pytest.approx(50_000 / 12_800, rel=0.05)

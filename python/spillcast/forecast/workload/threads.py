@@ -172,7 +172,12 @@ class Threads:
             [change_ratios.get(event, 1.0) for event in self.change_events]
         )
         kept = self._kept(total_operations)
-        return self._simulated(wait_ns, self.target, behaviour, kept, page_cache)
+        simulated = self._simulated(wait_ns, self.target, behaviour, kept, page_cache)
+        if not self.counted:
+            return simulated
+        # Only whole threads are simulated; waits for limits are proportional to their number.
+        more = sum(simulated.limited) * (self.in_flight / self.number - 1)
+        return replace(simulated, wait_ns=simulated.wait_ns * (1 + more))
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
         """The page cache in front of the temp files; None if unknown."""
