@@ -11,7 +11,7 @@ from oracle_files import HEADER, READ, blocks, write_trace
 from spillcast.errors import EvidenceMixed
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.forecast.oracle import forecast_events, resolve_target
-from spillcast.forecast.oracle.evidence import OracleEvidence, read_traces
+from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read_traces
 from spillcast.forecast.question import Question
 
 TEMP = "direct path * temp"
@@ -185,3 +185,17 @@ def test_parallel_sessions_of_traces_share_the_throughput_of_a_volume(tmp_path, 
     target = f"limits:iops=16000,throughput={mib_per_s}MiB/s,latency=1ms"
     answer = json_of("forecast", *traces, "--block", "8K", "--to", target)
     assert answer["forecast_s"] == pytest.approx(16 * 400 / mib_per_s, rel=0.02)
+
+
+@cases("fraction", ["", ".400"])
+def test_an_hour_that_the_clock_repeats_is_noticed(tmp_path, fraction):
+    """80 minutes of samples, the last 20 by a clock that was set back by an hour."""
+    rows = execution(3600) + execution(1200, after_s=1800)
+    for row in rows:
+        row["SQL_EXEC_START"] = rows[0]["SQL_EXEC_START"]
+    for row in rows[3600:]:
+        row["SAMPLE_TIME"] += fraction
+    shares = read_shares([write_ash(tmp_path / "ash.csv", rows)], "direct path*")
+    assert any("--elapsed" in note for note in shares.notes)
+    # Without fractions the repeated samples are as those of a second session.
+    assert shares.elapsed_s == pytest.approx(4800 if fraction else 3600)

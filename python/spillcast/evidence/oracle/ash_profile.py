@@ -29,6 +29,8 @@ _GAP_INTERVALS = 6
 #: The least share of an execution that its samples cover: below it, rows are missing, or the client
 #: was slow, whose waits are not sampled.
 _COVERED_MIN = 0.8
+#: The share of samples of a session that was sampled already, above which a clock was set back.
+_AGAIN_MAX = 0.05
 
 AshRow = dict[str, Any]
 
@@ -92,9 +94,17 @@ def check_single_execution(ash: Ash) -> None:
 
 
 def hints(ash: Ash) -> list[str]:
-    """A sentence about a long gap, which may separate two executions, or other lost samples."""
+    """A sentence about a long gap, which may separate two executions, or other lost samples.
+
+    Or about an hour that the clock repeats.
+    """
     if len(executions(ash)) > 1:
         return []
+    if _is_sampled_again(ash):
+        return [
+            "sessions have several samples at a time: the clock was set back, as at the end of "
+            "daylight-saving time, or rows are repeated: give the time of the run with --elapsed"
+        ]
     because = "perhaps two executions, which the export does not distinguish"
     if {"sql_exec_id", "exec_start"} <= ash.exported:
         because = (
@@ -120,6 +130,16 @@ def hints(ash: Ash) -> list[str]:
         "--until and --since choose a part"
     )
     return [text]
+
+
+def _is_sampled_again(ash: Ash) -> bool:
+    """Whether sessions have more than one sample in the interval between samples."""
+    if "session" not in ash.exported or not ash.has_seconds:
+        return False
+    interval = ash.samples["time_ns"].values // (1000 * ash.interval_us)
+    names = ["time_ns", *(name for name in ("instance", "session") if name in ash.exported)]
+    once = ash.samples.with_column("time_ns", interval).group_by(*names).keys.num_rows
+    return once < (1 - _AGAIN_MAX) * ash.samples.num_rows
 
 
 def _grouped_by_execution(ash: Ash) -> list[AshRow]:
