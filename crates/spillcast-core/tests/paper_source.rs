@@ -1,6 +1,7 @@
 //! A fake capture source: the events that it reports become waits, seconds and counts.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
@@ -139,6 +140,24 @@ fn events_of_a_source_become_waits_seconds_and_counts() {
     assert_eq!(counts.other_writes, 1);
     assert_eq!((status.observed, status.cpu_ns), (OBSERVED, Some(500)));
     assert_eq!(*attached.0.lock().unwrap(), [PID]);
+}
+
+#[test]
+fn a_file_that_the_source_did_not_identify_stays_unknown() {
+    // When the calls are taken, the number of the descriptor is another file's.
+    let (pid, file) = (std::process::id() as i32, tempfile::tempfile().unwrap());
+    let (fd, begin_ns) = (file.as_raw_fd(), now_ns() + 1_000_000_000);
+    let call = |kind, fd, at_ns, ret| {
+        let span_ns = (begin_ns + at_ns, begin_ns + at_ns + 300);
+        Event::Call(Call::of((pid, pid), kind, fd, span_ns, ret), Inside::default())
+    };
+    let open = call(CallKind::Openat, -1, 0, fd.into());
+    let events = vec![open, Event::Unidentified { pid, fd }, call(CallKind::Read, fd, 1_000, 64)];
+    let paper = Paper { events, attached: Arc::default() };
+    let mut capture = Capture::start(Box::new(paper), &[pid], TempRules::default()).unwrap();
+    capture.stop();
+    assert_eq!(capture.take().waits.rows.iter().count(), 0);
+    assert_eq!(capture.status().counts.unknown_file, 1);
 }
 
 #[test]

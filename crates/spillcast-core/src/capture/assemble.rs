@@ -175,6 +175,9 @@ impl Assembler {
                 self.set_file(pid, fd, file, false);
                 self.opened(pid, fd);
             }
+            Event::Unidentified { pid, fd } => {
+                self.descriptors.entry((pid, fd)).or_default().unidentified = true;
+            }
             Event::Fork { parent, child } => self.fork(parent, child),
             Event::Exec { pid } => {
                 self.close_on_exec(pid);
@@ -435,14 +438,16 @@ impl Assembler {
 
     fn file_of(&mut self, call: &Call) -> Option<File> {
         let key = (call.pid, call.fd);
-        let known = self.descriptors.get(&key).and_then(|descriptor| descriptor.file);
+        let descriptor = self.descriptors.get(&key);
+        let known = descriptor.and_then(|descriptor| descriptor.file);
         let final_or_temp =
             |file: File| file.settled || !file.regular || self.files.is_temp(file.name);
         if known.is_some_and(final_or_temp) {
             return known;
         }
         // A file that was closed before the snapshot cannot be looked up any more.
-        if known.is_none() && self.precedes_snapshot(call) {
+        let unidentified = descriptor.is_some_and(|descriptor| descriptor.unidentified);
+        if known.is_none() && (unidentified || self.precedes_snapshot(call)) {
             return None;
         }
         // This look-up comes after the call: the position follows from the calls instead, and by

@@ -140,6 +140,11 @@ pub enum Event {
         fd: i32,
         file: FileIdentity,
     },
+    /// Descriptor `fd` of process `pid`, just opened, changed again before its file was identified.
+    Unidentified {
+        pid: i32,
+        fd: i32,
+    },
     Fork {
         parent: i32,
         child: i32,

@@ -14,6 +14,8 @@ const COMPARED_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Descriptor {
     pub(super) file: Option<File>,
+    /// A look-up comes too late: by now the number may be another file's.
+    pub(super) unidentified: bool,
     pub(super) opened: Arc<Mutex<Opened>>,
 }
 
@@ -44,7 +46,7 @@ impl Assembler {
             kind if kind.opens() => {
                 let opened = Opened { position: Some(0), ..Opened::default() };
                 let opened = Arc::new(Mutex::new(opened));
-                self.descriptors.insert(returned, Descriptor { file: None, opened });
+                self.descriptors.insert(returned, Descriptor { opened, ..Descriptor::default() });
             }
             kind if kind.duplicates() && given != returned => {
                 match self.descriptors.get(&given).cloned() {

@@ -36,6 +36,8 @@ struct Lookup {
     file: Option<FileIdentity>,
     /// The path that the call was given.
     path: Option<OpenPath>,
+    /// Whether the descriptor had changed by then.
+    changed: bool,
     at_ns: u64,
 }
 
@@ -50,7 +52,7 @@ struct Next {
 
 impl Lookups {
     /// Looks up each new open in `pending`, which is in chronological order, if `observes` is true
-    /// for it; returns whether anything was seen that may have changed meanwhile.
+    /// for it; returns whether anything was looked at that may have changed meanwhile.
     pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
         let later = next(pending);
         let mut seen = false;
@@ -76,8 +78,9 @@ impl Lookups {
                 None => descriptor::identify(tid, fd),
                 Some(_) => None,
             };
-            seen |= file.is_some() || path.as_ref().is_some_and(|path| !path.on_stack);
-            place.insert(Lookup { file, path, at_ns: now_ns() });
+            let changed = next.change_ns.is_some();
+            seen |= !changed || path.as_ref().is_some_and(|path| !path.on_stack);
+            place.insert(Lookup { file, path, changed, at_ns: now_ns() });
         }
         seen
     }
@@ -91,11 +94,14 @@ impl Lookups {
         }
     }
 
-    /// Removes and returns the file that the open of a record refers to.
-    pub fn take(&mut self, record: &Record) -> Option<(i32, FileIdentity)> {
+    /// Removes the look-up of the open of a record; returns the descriptor, and its file unless it
+    /// was closed too early for that.
+    pub fn take(&mut self, record: &Record) -> Option<(i32, Option<FileIdentity>)> {
         let fd = opened(record)?;
-        let Lookup { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
-        Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))?))
+        let lookup = self.made.remove(&(record.tid, record.time_ns))?;
+        let named = || lookup.path?.file(record.tid, &mut self.paths);
+        let file = lookup.file.or_else(named);
+        (file.is_some() || lookup.changed).then_some((fd, file))
     }
 
     /// Forgets a thread that has ended.
@@ -109,8 +115,9 @@ impl Lookup {
     /// Forgets what may belong to something opened later.
     fn forget_since(&mut self, next: Next) {
         let is_past = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
-        let (changed, opened) = (is_past(next.change_ns), is_past(next.open_ns));
-        self.file.take_if(|_| changed);
+        let opened = is_past(next.open_ns);
+        self.changed |= is_past(next.change_ns);
+        self.file.take_if(|_| self.changed);
         self.path.take_if(|path| opened && !path.on_stack);
     }
 }
@@ -188,7 +195,7 @@ mod tests {
         lookups.look(&pending[..before], |_| true);
         lookups.check(&pending);
         let exit = pending.iter().find(|record| opened(record).is_some()).unwrap();
-        lookups.take(exit).map(|(_, file)| file.path)
+        lookups.take(exit)?.1.map(|file| file.path)
     }
 
     #[test]
@@ -207,7 +214,8 @@ mod tests {
         let mut lookups = Lookups::default();
         let pending = records(vec![enter(path, true), opened.clone(), close(3), opened.clone()]);
         lookups.look(&pending, |_| true);
-        assert!(lookups.take(&pending[3]).is_none_or(|(_, file)| file.path != "/tmp/part-1"));
+        let file = lookups.take(&pending[3]).and_then(|(_, file)| file);
+        assert!(file.is_none_or(|file| file.path != "/tmp/part-1"));
         assert_eq!(first_open(two(false), 3), None);
     }
 
@@ -227,6 +235,6 @@ mod tests {
         lookups.look(&pending[..2], |_| true);
         pending.push(after);
         lookups.check(&pending);
-        assert_eq!(lookups.take(&pending[1]).unwrap().1.path, "/tmp/part-1");
+        assert_eq!(lookups.take(&pending[1]).unwrap().1.unwrap().path, "/tmp/part-1");
     }
 }

@@ -119,9 +119,11 @@ impl Source for PerfSource {
                 _ => (),
             }
             self.threads.take(&record, out);
-            if let Some((fd, file)) = self.lookups.take(&record) {
-                out.push(Event::File { pid: record.pid, fd, file });
-            }
+            let pid = record.pid;
+            out.extend(self.lookups.take(&record).map(|(fd, file)| match file {
+                Some(file) => Event::File { pid, fd, file },
+                None => Event::Unidentified { pid, fd },
+            }));
         }
         out.extend(ended.into_iter().map(|pid| Event::ProcessExit { pid }));
     }
