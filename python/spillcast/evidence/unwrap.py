@@ -482,6 +482,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
-    *(tables.inserts, tables.headless, tables.expanded, tables.column, tables.grid),
+    *(tables.inserts, tables.beside, tables.stacked),
+    *(tables.headless, tables.expanded, tables.column, tables.grid),
     _logged,
 )

@@ -24,7 +24,7 @@ from spillcast.gate import conflicting_names
 _DASHES = re.compile(r"-{2,}")
 #: A rule of characters other than ASCII dashes, possibly decoded wrongly.
 _OTHER_RULE = re.compile(
-    r"^(?:[ \t]*+[\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4-]{3,}+)++[ \t]*+$", re.MULTILINE
+    r"^(?:[ \t]*+[_\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4-]{3,}+)++[ \t]*+$", re.MULTILINE
 )
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")

@@ -43,6 +43,11 @@ _FEEDBACK = re.compile(
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
+#: The start of rows that are commands, records of several lines, or below several headings.
+_WRAPPED = re.compile(
+    r"^insert into |<COLUMN NAME=|^[A-Z]\w+ +: |^ *-[- ]*\n *[A-Z].*\n *-[- ]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 #: The number of first bytes that show whether a file is JSON or Parquet.
 _START_BYTES = 4096
 
@@ -130,6 +135,8 @@ def read_spooled(
             return _of_parquet(path, names)
         if JSON_ROWS.match(head):
             return _of_text(path, text_of(path), names)
+        if _WRAPPED.search(head):
+            return _of_lines(path, unwrapped(text_of(path)).splitlines(), names)
         with opened_text(path) as file:
             return _of_lines(path, _bounded(file, on_progress), names)
 

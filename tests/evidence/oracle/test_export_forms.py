@@ -1,0 +1,113 @@
+"""Forms in which Oracle's clients export rows: wait views and ASH, each with the same answer."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import InputError
+from spillcast.evidence.open import find_evidence
+from spillcast.evidence.oracle.ash import read_ash
+
+WAITS = [
+    {"SID": 133, "EVENT": "direct path read temp", "TOTAL_WAITS": 9434, "TIME_WAITED": 27464},
+    {"SID": 133, "EVENT": "direct path write temp", "TOTAL_WAITS": 1368, "TIME_WAITED": 6036},
+]
+_EVENTS = ["", *(row["EVENT"] for row in WAITS)]
+SAMPLES = [
+    {
+        "SAMPLE_TIME": f"14-OCT-24 10.00.{second:02}.000 AM",
+        "SESSION_ID": 133,
+        "SESSION_STATE": "WAITING" if second % 3 else "ON CPU",
+        "EVENT": _EVENTS[second % 3],
+        "TIME_WAITED": 4000 if second % 3 else 0,
+    }
+    for second in range(12)
+]
+
+
+def printed(rows):
+    """print_table of Ask Tom."""
+    fields = ("".join(f"{name:30}: {cell}\n" for name, cell in row.items()) for row in rows)
+    return "".join(f"{text}-----------------\n" for text in fields)
+
+
+def developer_xml(rows):
+    cell = '\t\t<COLUMN NAME="{}"><![CDATA[{}]]></COLUMN>\n'
+    texts = ("".join(cell.format(*pair) for pair in row.items()) for row in rows)
+    body = "".join(f"\t<ROW>\n{text}\t</ROW>\n" for text in texts)
+    return f"<?xml version='1.0' encoding='UTF8' ?>\n<RESULTS>\n{body}</RESULTS>\n"
+
+
+def developer_inserts(rows):
+    def literal(cell):
+        if str(cell).endswith("AM"):
+            return f"to_timestamp('{cell}','DD-MON-RR HH.MI.SSXFF AM')"
+        return f"'{cell}'" if isinstance(cell, str) and cell else cell if cell != "" else "null"
+
+    lines = (
+        f"Insert into EXPORT_TABLE ({','.join(row)}) values "
+        f"({','.join(str(literal(cell)) for cell in row.values())});\n"
+        for row in rows
+    )
+    return "REM INSERTING into EXPORT_TABLE\nSET DEFINE OFF;\n" + "".join(lines)
+
+
+def stacked(rows):
+    """SQL*Plus with lines of 80 characters: the last columns are in a line of their own."""
+
+    def lines(row, dash=" "):
+        widths = [64 if name == "EVENT" else 28 for name in row]
+        sides = [">" if isinstance(cell, int) else "<" for cell in row.values()]
+        cells = [
+            f"{cell:{dash}{side}{width}}"
+            for cell, side, width in zip(row.values(), sides, widths, strict=True)
+        ]
+        return f"{' '.join(cells[:2])}\n{' '.join(cells[2:])}\n"
+
+    names = {name: name for name in rows[0]}
+    heading = "".join(
+        "\n".join(parts) + "\n"
+        for parts in zip(
+            lines(names).splitlines(),
+            lines(dict.fromkeys(names, ""), "-").splitlines(),
+            strict=True,
+        )
+    )
+    pages = [rows[at : at + 5] for at in range(0, len(rows), 5)]
+    return "\n".join(heading + "\n".join(map(lines, page)) for page in pages) + "\n"
+
+
+FORMS = [printed, developer_xml, developer_inserts, stacked]
+
+
+@cases("form", FORMS)
+def test_rows_of_a_wait_view(figures, form):
+    result = figures(form(WAITS), elapsed_s=600)
+    assert (result.reads.count, result.writes.count) == (9434, 1368)
+    assert result.total_s == pytest.approx(335)
+
+
+@cases("form", FORMS)
+def test_rows_that_are_cut_within_their_last_number_are_refused(figures, form):
+    text = form(WAITS)
+    with pytest.raises(InputError):
+        figures(text[: text.rindex("6036") + 2], elapsed_s=600)
+
+
+@cases("form", FORMS)
+def test_samples_of_ash(tmp_path, form):
+    (path := tmp_path / "ash.txt").write_text(form(SAMPLES))
+    assert find_evidence([path]).ash == [path]
+    samples = read_ash(path).samples
+    assert samples.num_rows == 12
+    events = samples["event"].to_pylist()
+    assert [events.count(row["EVENT"]) for row in WAITS] == [4, 4]
+
+
+def test_sqlcl_underlines_with_low_lines(figures):
+    text = (
+        "   SID EVENT                    TOTAL_WAITS    TIME_WAITED \n"
+        "______ ________________________ ______________ ______________ \n"
+        "   133 direct path read temp             9,434         27,464 \n"
+        "   133 direct path write temp            1,368          6,036 \n\n2 rows selected. \n"
+    )
+    assert figures(text, elapsed_s=600).total_s == pytest.approx(335)
