@@ -204,11 +204,12 @@ fn cost_of(source: &str) -> Option<Cost> {
 
 /// The meaning of a recording without temp I/O.
 fn unspilled(request: &Request, status: &Status, server_connection: bool, failed: bool) -> String {
-    if let Some(left) = status.running.first() {
-        let count = status.running.len();
-        return format!(
-            "no temp I/O was seen; {count} processes still run: record with --pid {left}"
-        );
+    if let Some(&left) = status.running.first() {
+        let remedy = match request.pid {
+            Some(pid) if pid == left => "record it for longer".to_owned(),
+            _ => format!("record it with --pid {left}"),
+        };
+        return format!("no temp I/O was seen, and process {left} still runs: {remedy}");
     }
     if server_connection {
         return "no temp I/O was seen; if it is only the client of a server, record the server's \
