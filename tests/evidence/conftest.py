@@ -38,7 +38,7 @@ def figures(tmp_path):
     def of(*texts, **selection):
         paths = [tmp_path / f"{at}.txt" for at in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
-            path.write_text(text)
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
         return read_figures(paths, Selection(**selection))
 
     return of

@@ -21,13 +21,6 @@ from spillcast.evidence.open import read_figures
 from spillcast.evidence.selection import Selection
 from sqlserver_files import ESTIMATED, FILES, FITS, HASH, OLD, QUERIES, SORT, plan
 
-
-def read(tmp_path, text, **selection):
-    path = tmp_path / "query.sqlplan"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return read_figures([path], Selection(**selection))
-
-
 SORTED = plan(SORT.format(pages=7841))
 BODY = SORTED.partition("\n")[2]
 
@@ -50,8 +43,8 @@ BODY = SORTED.partition("\n")[2]
         "String plan =\n" + " +\n".join(map(json.dumps, SORTED.splitlines(keepends=True))) + ";",
     ],
 )
-def test_a_plan_is_read_in_each_form(tmp_path, text):
-    counts = read(tmp_path, text)
+def test_a_plan_is_read_in_each_form(figures, text):
+    counts = figures(text)
     assert (counts.reads.bytes, counts.writes.bytes) == (7841 * 8192,) * 2
     assert (counts.elapsed_s, counts.cpu_s, counts.processes) == (5.0, 1.5, 1)
     # The lower bound is the waits, the upper bound an operation for each page.
@@ -71,8 +64,8 @@ def test_a_spill_without_run_times_is_of_an_actual_plan(figures):
     assert counts.writes.bytes == counts.reads.bytes == 500 * 8192
 
 
-def test_a_parallel_join_without_waits_has_bounds(tmp_path):
-    counts = read(tmp_path, plan(HASH))
+def test_a_parallel_join_without_waits_has_bounds(figures):
+    counts = figures(plan(HASH))
     assert (counts.reads.bytes, counts.writes.bytes) == (19040 * 8192, 10040 * 8192)
     assert (counts.elapsed_s, counts.processes) == (15.548, 8)
     assert counts.time_bounds.upper == pytest.approx(8 * 15.548)
@@ -80,12 +73,12 @@ def test_a_parallel_join_without_waits_has_bounds(tmp_path):
     assert counts.io_bounds.lower.operations == pytest.approx((19040 + 10040) / 128, abs=1)
 
 
-def test_a_batch_mode_sort_has_no_waits_of_its_own_and_counts_one_pass(tmp_path):
+def test_a_batch_mode_sort_has_no_waits_of_its_own_and_counts_one_pass(figures):
     """In 2022, listed waits are a few ms; the operator reads more pages than the details show."""
     counters = 'ActualElapsedms="5000" ActualPhysicalReads="700" ActualReadAheads="30664"'
     batch = SORT.replace("IO_COMPLETION", "WRITELOG").replace("2753", "2").replace("225", "1")
     text = plan(batch.format(pages=7841)).replace('ActualElapsedms="5000"', counters)
-    counts = read(tmp_path, text.replace('DegreeOfParallelism="8"', 'DegreeOfParallelism="0"'))
+    counts = figures(text.replace('DegreeOfParallelism="8"', 'DegreeOfParallelism="0"'))
     assert (counts.reads.bytes, counts.writes.bytes) == (4 * 7841 * 8192,) * 2
     # Elapsed time without CPU time and the log's wait.
     upper_s = 5 - 1.5 - 0.002
@@ -106,35 +99,35 @@ def test_a_batch_mode_sort_has_no_waits_of_its_own_and_counts_one_pass(tmp_path)
         (SORTED.replace("7841", "x"), EvidenceDamaged),
     ],
 )
-def test_a_plan_without_counts_is_refused(tmp_path, text, error):
+def test_a_plan_without_counts_is_refused(figures, text, error):
     with pytest.raises(error):
-        read(tmp_path, text)
+        figures(text)
 
 
 @cases("separator", [",", "\t", ";"])
-def test_rows_of_query_stats_give_means_of_calls(tmp_path, separator):
-    counts = read(tmp_path, QUERIES.replace(",", separator))
+def test_rows_of_query_stats_give_means_of_calls(figures, separator):
+    counts = figures(QUERIES.replace(",", separator))
     assert (counts.elapsed_s, counts.cpu_s) == (5.0, 1.5)
     assert counts.writes.bytes == 7841 * 8192
     assert counts.statement.calls == 4
     with pytest.raises(EvidenceAmbiguous):
-        read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n")
-    more = read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n", queryid="0xbb")
+        figures(QUERIES + "0xBB,1,10000000,1,80,1\n")
+    more = figures(QUERIES + "0xBB,1,10000000,1,80,1\n", queryid="0xbb")
     assert more.writes.bytes == 80 * 8192
     rows = csv.DictReader(io.StringIO(QUERIES))
-    assert read(tmp_path, json.dumps(list(rows))).writes == counts.writes
-    assert read(tmp_path, f"-- return this:\n/*\n{QUERIES}*/\n").writes == counts.writes
+    assert figures(json.dumps(list(rows))).writes == counts.writes
+    assert figures(f"-- return this:\n/*\n{QUERIES}*/\n").writes == counts.writes
     # A client draws a table.
     cells = [[cell.ljust(20) for cell in line.split(",")] for line in QUERIES.splitlines()]
     grid = ["|".join([*row, "\n"]) for row in cells]
     grid.insert(1, "+".join(["-" * 20] * len(cells[0]) + ["\n"]))
-    assert read(tmp_path, "".join(grid)).writes == counts.writes
+    assert figures("".join(grid)).writes == counts.writes
     # Times of rows that did not spill are ignored.
-    assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
+    assert figures(QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 
 
 @cases("form", ["Markdown", "psql", "HTML", "INSERT"])
-def test_rows_in_formats_of_other_clients(tmp_path, form):
+def test_rows_in_formats_of_other_clients(figures, form):
     heading, *rows = (line.split(",") for line in QUERIES.splitlines())
     if form == "HTML":
         cells = (f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
@@ -149,14 +142,14 @@ def test_rows_in_formats_of_other_clients(tmp_path, form):
         text = "\n".join(
             f"{end} {by.join(f'{cell:22}' for cell in row)} {end}".strip(" ") for by, row in lines
         )
-    assert read(tmp_path, text).writes == read(tmp_path, QUERIES).writes
+    assert figures(text).writes == figures(QUERIES).writes
 
 
-def test_a_statement_may_exceed_the_usual_length_of_cells(tmp_path):
+def test_a_statement_may_exceed_the_usual_length_of_cells(figures):
     """Python's csv module refuses cells of more than 131,072 characters."""
     heading, row, *_ = QUERIES.splitlines()
     statement = "select " + ", ".join(f"column_{n}" for n in range(12_000))
-    counts = read(tmp_path, f'{heading},statement_text\n{row},"{statement}"\n')
+    counts = figures(f'{heading},statement_text\n{row},"{statement}"\n')
     assert counts.elapsed_s == 5.0
 
 
@@ -169,9 +162,9 @@ def test_a_statement_may_exceed_the_usual_length_of_cells(tmp_path):
         (QUERIES[:-25], EvidenceDamaged),
     ],
 )
-def test_rows_without_counts_are_refused(tmp_path, text, error):
+def test_rows_without_counts_are_refused(figures, text, error):
     with pytest.raises(error):
-        read(tmp_path, text)
+        figures(text)
 
 
 def test_two_snapshots_of_tempdb_give_timed_counts(tmp_path):

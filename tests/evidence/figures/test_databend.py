@@ -85,16 +85,6 @@ LOCAL = WINDOW.format(place="local", cpu_s=166.383, wait_s=82.414, writes=112, g
                       write_s=37.682, reads=1506, read_s=16.454, elapsed_s=28.618)  # fmt: skip
 
 
-@pytest.fixture
-def counts(figures):
-    """Returns a function that reads the figures of a text."""
-
-    def of(text, **selection):
-        return figures(text, **selection)
-
-    return of
-
-
 @cases(
     ("text", "reads", "writes", "mib", "busy_s"),
     [
@@ -103,8 +93,8 @@ def counts(figures):
         (GROUPS, 1792, 84, 145.09, 16.44),
     ],
 )
-def test_calls_and_bytes_match_a_recording(counts, text, reads, writes, mib, busy_s):
-    result = counts(text, elapsed_s=16.0)
+def test_calls_and_bytes_match_a_recording(figures, text, reads, writes, mib, busy_s):
+    result = figures(text, elapsed_s=16.0)
     most = result.io_bounds.upper
     assert (most.reads.count, most.writes.count) == (reads, writes)
     assert result.io_bounds.lower.writes.count in (210, 14)
@@ -113,30 +103,30 @@ def test_calls_and_bytes_match_a_recording(counts, text, reads, writes, mib, bus
     assert result.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
 
 
-def test_time_bounds_contain_the_recorded_time(counts):
+def test_time_bounds_contain_the_recorded_time(figures):
     # The recording of a similar sort: 8.434 s in its plan, 2.16 s of reads and writes.
-    time = counts(SORT.replace("15.278s", "8.196s").replace("150ms", "238ms"),
+    time = figures(SORT.replace("15.278s", "8.196s").replace("150ms", "238ms"),
                   elapsed_s=12.38).time_bounds  # fmt: skip
     assert time.lower < 2.16 < time.upper
     assert time.upper == pytest.approx(8.434)
-    assert counts(GROUPS).elapsed_s == 8.526
+    assert figures(GROUPS).elapsed_s == 8.526
 
 
-def test_a_published_case(counts, tmp_path):
+def test_a_published_case(figures, tmp_path):
     (remote := tmp_path / "remote.txt").write_text(REMOTE)
     (local := tmp_path / "local.txt").write_text(LOCAL)
     result = spillcast("forecast", remote, "--to", local, "--json")
     assert result.returncode in (0, 3), result.stderr
     low_s, high_s = json.loads(result.stdout)["interval_s"]
     assert low_s <= 28.618 <= high_s
-    assert [bool(counts(text).notes) for text in (REMOTE, LOCAL)] == [True, False]
+    assert [bool(figures(text).notes) for text in (REMOTE, LOCAL)] == [True, False]
 
 
-def test_quoted_lines_and_tables_of_other_clients_are_read(counts):
+def test_quoted_lines_and_tables_of_other_clients_are_read(figures):
     quoted = "".join(f"> {line}\n" for line in GROUPS.splitlines())
     drawn = "".join(f"| {line:60} |\n" for line in GROUPS.splitlines()[:-2])
-    whole = counts(GROUPS)
-    assert counts(quoted).reads == counts(drawn, elapsed_s=8.526).reads == whole.reads
+    whole = figures(GROUPS)
+    assert figures(quoted).reads == figures(drawn, elapsed_s=8.526).reads == whole.reads
 
 
 @cases(
@@ -158,6 +148,6 @@ def test_quoted_lines_and_tables_of_other_clients_are_read(counts):
         (GROUPS + GROUPS, EvidenceAmbiguous),
     ],
 )  # fmt: skip
-def test_damaged_incomplete_and_repeated_plans_are_refused(counts, text, error):
+def test_damaged_incomplete_and_repeated_plans_are_refused(figures, text, error):
     with pytest.raises(error):
-        counts(text)
+        figures(text)
