@@ -356,17 +356,38 @@ fn log_line(event: &str, rest: &str) -> String {
     format!("{{\"Event\":\"SparkListener{event}\",{rest}}}\n")
 }
 
+/// The end of a task that ran for 2 + 15 + 3 ms on its executor.
+fn task_line(id: i64, launched_ms: i64, finished_ms: i64) -> String {
+    let info = format!(
+        r#""Task Info":{{"Task ID":{id},"Launch Time":{launched_ms},"Finish Time":{finished_ms},"#
+    );
+    let stage = r#""Stage ID":0,"Stage Attempt ID":0,"Task End Reason":{"Reason":"Success"},"#;
+    let metrics = r#""Executor ID":"1","Host":"h"},"Task Metrics":{"Executor Run Time":15,
+        "Executor Deserialize Time":2,"Result Serialization Time":3,"Executor CPU Time":9000000,
+        "Disk Bytes Spilled":7}"#;
+    log_line("TaskEnd", &(stage.to_owned() + &info + &metrics.replace('\n', " ")))
+}
+
+fn read(text: &str) -> Application {
+    read_event_logs([unpacked(text.as_bytes())], |_| true).unwrap()
+}
+
 #[test]
 fn a_truncated_line_is_counted_and_the_rest_is_read() {
     let stage = r#""Stage Info":{"Stage ID":0,"Stage Name":"count","Submission Time":5}"#;
-    let task = r#""Stage ID":0,"Stage Attempt ID":0,"Task End Reason":{"Reason":"Success"},
-        "Task Info":{"Launch Time":10,"Finish Time":30,"Executor ID":"1","Host":"h"},
-        "Task Metrics":{"Executor Run Time":15,"Executor CPU Time":9000000,"Disk Bytes Spilled":7}"#;
     let text = log_line("StageSubmitted", stage)
-        + &log_line("TaskEnd", &task.replace('\n', " "))
+        + &task_line(1, 10, 30)
         + "{\"Event\":\"SparkListenerTaskEnd\",\"Stage ID\":0,\"Task In";
-    let application = read_event_logs([unpacked(text.as_bytes())], |_| true).unwrap();
+    let application = read(&text);
     assert_eq!((application.tasks.len(), application.damaged_lines), (1, 1));
     let [stage] = &application.stages[..] else { panic!() };
     assert_eq!((stage.task_ms, stage.sums.cpu_ns, stage.sums.spill_bytes), (20, 9_000_000, 7));
+}
+
+#[test]
+fn a_task_that_ends_before_its_launch_lasts_as_long_as_on_its_executor() {
+    let application = read(&(task_line(1, 5_000, 10) + &task_line(2, 10, 40)));
+    let times: Vec<_> = application.tasks.iter().map(|t| (t.launched_ms, t.finished_ms)).collect();
+    assert_eq!(times, [(10, 40), (5_000, 5_020)]);
+    assert_eq!((application.stages[0].task_ms, application.last_ms), (30 + 20, 5_020));
 }

@@ -284,13 +284,19 @@ impl Log {
         }
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
-        self.seen(info.finished_ms);
+        let (launched_ms, executor_ms) = (info.launched_ms, metrics.executor_ms());
+        let finished_ms = match info.finished_ms {
+            // The driver's clock was set back meanwhile; the executor measures durations.
+            before if before < launched_ms => launched_ms.saturating_add(executor_ms.max(0)),
+            finished_ms => finished_ms,
+        };
+        self.seen(finished_ms);
         self.application.tasks.push(Task {
             stage,
             executor,
-            launched_ms: info.launched_ms,
-            finished_ms: info.finished_ms.max(info.launched_ms),
-            executor_ms: metrics.executor_ms(),
+            launched_ms,
+            finished_ms,
+            executor_ms,
             peak_memory_bytes: metrics.peak_memory_bytes,
             spilled_memory_bytes: metrics.spilled_memory_bytes,
             metrics: metrics.sums(),

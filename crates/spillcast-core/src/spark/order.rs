@@ -6,7 +6,7 @@ use std::mem;
 
 use rustc_hash::FxHashMap;
 
-use super::application::Application;
+use super::application::{Application, Execution, Job, Stage};
 
 /// A start or an end, by index in the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -159,34 +159,25 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// A span that goes on to the end of the log if its end is not in the log.
+    fn span(&self, [begin, end]: [Point; 2], begin_ms: i64, end_ms: Option<i64>) -> Span {
+        Span { begin, end, begin_ms, end_ms: end_ms.unwrap_or(self.application.last_ms) }
+    }
+
     fn execution(&self, at: usize) -> Span {
-        let execution = &self.application.executions[at];
-        Span {
-            begin: Point::ExecutionBegin(at),
-            end: Point::ExecutionEnd(at),
-            begin_ms: execution.started_ms,
-            end_ms: execution.ended_ms.unwrap_or(self.application.last_ms),
-        }
+        let Execution { started_ms, ended_ms, .. } = self.application.executions[at];
+        self.span([Point::ExecutionBegin(at), Point::ExecutionEnd(at)], started_ms, ended_ms)
     }
 
     fn job(&self, at: usize) -> Span {
-        let job = &self.application.jobs[at];
-        Span {
-            begin: Point::JobBegin(at),
-            end: Point::JobEnd(at),
-            begin_ms: job.submitted_ms,
-            end_ms: job.completed_ms.unwrap_or(self.application.last_ms),
-        }
+        let Job { submitted_ms, completed_ms, .. } = self.application.jobs[at];
+        self.span([Point::JobBegin(at), Point::JobEnd(at)], submitted_ms, completed_ms)
     }
 
     fn stage_span(&self, at: usize) -> Span {
-        let stage = &self.application.stages[at];
-        Span {
-            begin: Point::StageBegin(at),
-            end: Point::StageEnd(at),
-            begin_ms: stage.submitted_ms.unwrap_or(self.order.begin_ms),
-            end_ms: stage.completed_ms.unwrap_or(self.application.last_ms),
-        }
+        let Stage { submitted_ms, completed_ms, .. } = self.application.stages[at];
+        let begin_ms = submitted_ms.unwrap_or(self.order.begin_ms);
+        self.span([Point::StageBegin(at), Point::StageEnd(at)], begin_ms, completed_ms)
     }
 
     /// Adds and removes executors at the same delay after the last earlier point as in the log.
