@@ -112,13 +112,13 @@ fn run<P: Policy>(
                     run.accounts.resize(object + 1, Default::default());
                 }
                 let account = &mut run.accounts[object][request.class as usize];
-                step(options, &mut cache, request, account);
+                cache.step(options, request, account);
                 if options.alone {
                     while alone.len() <= object {
                         alone.push(make());
                     }
                     let mut apart = Account::default();
-                    step(options, &mut alone[object], request, &mut apart);
+                    alone[object].step(options, request, &mut apart);
                     account.alone_hits += apart.hits;
                 }
             }
@@ -129,7 +129,7 @@ fn run<P: Policy>(
         run.lines_written_back = cache.store.written_back - written_back;
         outcome.runs.push(run);
     }
-    cache.policy.each_cached(&cache.store, &mut |slot| {
+    cache.policy.each_cached(&cache.store, |slot| {
         let object = cache.store.object(slot) as usize;
         let length = outcome.cached_lines.len().max(object + 1);
         outcome.cached_lines.resize(length, 0);
@@ -138,53 +138,45 @@ fn run<P: Policy>(
     Ok(outcome)
 }
 
-#[inline]
-fn step<P: Policy>(
-    options: &Options,
-    cache: &mut Cache<P>,
-    request: &Request,
-    account: &mut Account,
-) {
-    let Cache { policy, store } = cache;
-    let bytes = u64::from(request.bytes);
-    account.requests += 1;
-    account.bytes += bytes;
-    if request.class.is_write() {
-        write(options, cache, request, account);
-        return;
-    }
-    let passes = options.policy == "bypass" && request.class != Class::Read;
-    let admitted = store.admitted;
-    let hit = if passes { policy.holds(store, request.key) } else { policy.access(store, request) };
-    if hit {
-        account.hits += 1;
-        account.hit_bytes += bytes;
-    } else {
-        account.flash_write_bytes += (store.admitted - admitted) * bytes;
-    }
-}
-
-fn write<P: Policy>(
-    options: &Options,
-    cache: &mut Cache<P>,
-    request: &Request,
-    account: &mut Account,
-) {
-    let Cache { policy, store } = cache;
-    let bytes = u64::from(request.bytes);
-    if request.class == Class::TempWrite {
-        let passes = !options.temp_writes || options.policy == "bypass";
-        if !passes && (policy.access(store, request) || policy.holds(store, request.key)) {
-            if let Some(slot) = store.find(request.key) {
-                store.soil(slot);
-            }
-            account.flash_write_bytes += bytes;
-            return;
+impl<P: Policy> Cache<P> {
+    #[inline]
+    fn step(&mut self, options: &Options, request: &Request, account: &mut Account) {
+        let bytes = u64::from(request.bytes);
+        account.requests += 1;
+        account.bytes += bytes;
+        if request.class.is_write() {
+            return self.write(options, request, account);
         }
-        // The cached content belongs to temp files that no longer exist.
-        policy.discard(store, request.key);
-    } else if policy.holds(store, request.key) {
-        account.flash_write_bytes += bytes;
+        let Cache { policy, store } = self;
+        let passes = options.policy == "bypass" && request.class != Class::Read;
+        let admitted = store.admitted;
+        let hit =
+            if passes { policy.holds(store, request.key) } else { policy.access(store, request) };
+        if hit {
+            account.hits += 1;
+            account.hit_bytes += bytes;
+        } else {
+            account.flash_write_bytes += (store.admitted - admitted) * bytes;
+        }
     }
-    account.disk_write_bytes += bytes;
+
+    fn write(&mut self, options: &Options, request: &Request, account: &mut Account) {
+        let Cache { policy, store } = self;
+        let bytes = u64::from(request.bytes);
+        if request.class == Class::TempWrite {
+            let passes = !options.temp_writes || options.policy == "bypass";
+            if !passes && (policy.access(store, request) || policy.holds(store, request.key)) {
+                if let Some(slot) = store.find(request.key) {
+                    store.soil(slot);
+                }
+                account.flash_write_bytes += bytes;
+                return;
+            }
+            // The cached content belongs to temp files that no longer exist.
+            policy.discard(store, request.key);
+        } else if policy.holds(store, request.key) {
+            account.flash_write_bytes += bytes;
+        }
+        account.disk_write_bytes += bytes;
+    }
 }

@@ -70,13 +70,17 @@ impl Arc {
 }
 
 impl Policy for Arc {
+    const CACHED_LISTS: usize = 2;
+
+    fn lists(&mut self) -> &mut [List] {
+        &mut self.lists
+    }
+
     #[inline]
     fn access(&mut self, store: &mut Store, request: &Request) -> bool {
         let Some(slot) = store.find(request.key) else {
             self.make_room(store);
-            let slot = store.insert(request.key, request.object, ONCE as u32);
-            self.lists[ONCE].push(store, slot);
-            store.admitted += 1;
+            self.admit(store, request, ONCE);
             return false;
         };
         let list = store.state(slot) as usize;
@@ -96,18 +100,5 @@ impl Policy for Arc {
         self.shift(store, slot, AGAIN);
         store.admitted += 1;
         false
-    }
-
-    fn holds(&self, store: &Store, key: u64) -> bool {
-        store.find(key).is_some_and(|slot| (store.state(slot) as usize) < LEFT_ONCE)
-    }
-
-    fn unlink(&mut self, store: &mut Store, slot: u32) {
-        self.lists[store.state(slot) as usize].take(store, slot);
-    }
-
-    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
-        self.lists[ONCE].each(store, &mut *each);
-        self.lists[AGAIN].each(store, each);
     }
 }

@@ -92,15 +92,13 @@ impl Keep {
         order.iter().any(|&from| self.lists[from].forget_oldest(store))
     }
 
-    fn admit(&mut self, store: &mut Store, request: &Request, list: usize) {
+    fn admit_if_room(&mut self, store: &mut Store, request: &Request, list: usize) {
         if !self.make_room(store, list) {
             return;
         }
-        let slot = store.insert(request.key, request.object, list as u32);
-        self.lists[list].push(store, slot);
+        let slot = self.admit(store, request, list);
         self.read_s.resize(self.read_s.len().max(slot as usize + 1), 0);
         self.read_s[slot as usize] = request.time_s;
-        store.admitted += 1;
         if list == TEMP {
             self.temp_of.entry(request.query).or_default().push(request.key);
         }
@@ -108,6 +106,12 @@ impl Keep {
 }
 
 impl Policy for Keep {
+    const CACHED_LISTS: usize = 3;
+
+    fn lists(&mut self) -> &mut [List] {
+        &mut self.lists
+    }
+
     fn access(&mut self, store: &mut Store, request: &Request) -> bool {
         self.age(store, request.time_s);
         let slot = store.find(request.key);
@@ -119,7 +123,7 @@ impl Policy for Keep {
             }
             None => {
                 if let Some(list) = self.list_of(request) {
-                    self.admit(store, request, list);
+                    self.admit_if_room(store, request, list);
                 }
             }
         }
@@ -129,15 +133,5 @@ impl Policy for Keep {
             }
         }
         slot.is_some()
-    }
-
-    fn unlink(&mut self, store: &mut Store, slot: u32) {
-        self.lists[store.state(slot) as usize].take(store, slot);
-    }
-
-    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
-        for list in &self.lists {
-            list.each(store, &mut *each);
-        }
     }
 }

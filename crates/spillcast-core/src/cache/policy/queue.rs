@@ -1,5 +1,7 @@
 //! LRU and FIFO: one queue. A line that is used again moves to the head in LRU, and stays in FIFO.
 
+use std::slice::from_mut;
+
 use super::Policy;
 use crate::cache::request::Request;
 use crate::cache::store::{List, Store};
@@ -17,6 +19,12 @@ impl<const MOVES: bool> Queue<MOVES> {
 }
 
 impl<const MOVES: bool> Policy for Queue<MOVES> {
+    const CACHED_LISTS: usize = 1;
+
+    fn lists(&mut self) -> &mut [List] {
+        from_mut(&mut self.list)
+    }
+
     #[inline]
     fn access(&mut self, store: &mut Store, request: &Request) -> bool {
         if let Some(slot) = store.find(request.key) {
@@ -28,17 +36,7 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
         if self.list.len() >= self.lines {
             self.list.forget_oldest(store);
         }
-        let slot = store.insert(request.key, request.object, 0);
-        self.list.push(store, slot);
-        store.admitted += 1;
+        self.admit(store, request, 0);
         false
-    }
-
-    fn unlink(&mut self, store: &mut Store, slot: u32) {
-        self.list.take(store, slot);
-    }
-
-    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
-        self.list.each(store, each);
     }
 }

@@ -4,15 +4,15 @@
 //! Until the cache is first full, new lines go to the main queue if the small one is full, as in
 //! the authors' later version.
 
-use super::Policy;
+use super::{LIST_BITS, Policy, list_of};
 use crate::cache::request::Request;
 use crate::cache::store::{List, Store};
 
-/// The queue of a line, in the bits above its number of uses.
-const SMALL: u32 = 0;
-const MAIN: u32 = 1 << 8;
-const GHOST: u32 = 2 << 8;
-const QUEUE: u32 = 3 << 8;
+/// The three queues; the bits of a line's state above its list are its number of uses.
+const SMALL: usize = 0;
+const MAIN: usize = 1;
+const GHOST: usize = 2;
+const USE: u32 = 1 << LIST_BITS;
 const USES_MAX: u32 = 3;
 /// Uses in the small queue from which a line moves on to the main one.
 const USES_TO_STAY: u32 = 2;
@@ -21,9 +21,7 @@ pub(crate) struct S3Fifo {
     lines: usize,
     small_max: usize,
     ghost_max: usize,
-    small: List,
-    main: List,
-    ghost: List,
+    lists: [List; 3],
     full_once: bool,
 }
 
@@ -33,9 +31,7 @@ impl S3Fifo {
             lines,
             small_max: (lines / 10).max(1),
             ghost_max: lines * 9 / 10,
-            small: List::default(),
-            main: List::default(),
-            ghost: List::default(),
+            lists: Default::default(),
             full_once: false,
         }
     }
@@ -43,7 +39,7 @@ impl S3Fifo {
     fn evict(&mut self, store: &mut Store) {
         self.full_once = true;
         let main_max = self.lines - self.small_max;
-        if self.main.len() > main_max || self.small.len() == 0 {
+        if self.lists[MAIN].len() > main_max || self.lists[SMALL].len() == 0 {
             self.evict_main(store);
         } else {
             self.evict_small(store);
@@ -51,82 +47,68 @@ impl S3Fifo {
     }
 
     fn evict_small(&mut self, store: &mut Store) {
-        while let Some(slot) = self.small.pop(store) {
-            if store.state(slot) >= SMALL + USES_TO_STAY {
-                store.set_state(slot, MAIN);
-                self.main.push(store, slot);
+        while let Some(slot) = self.lists[SMALL].pop(store) {
+            if store.state(slot) >= USES_TO_STAY * USE {
+                self.enter(store, slot, MAIN);
                 continue;
             }
             store.clean(slot);
-            store.set_state(slot, GHOST);
-            self.ghost.push(store, slot);
-            if self.ghost.len() > self.ghost_max {
-                self.ghost.forget_oldest(store);
+            self.enter(store, slot, GHOST);
+            if self.lists[GHOST].len() > self.ghost_max {
+                self.lists[GHOST].forget_oldest(store);
             }
             return;
         }
     }
 
+    /// Puts a line that is in no queue into one, as unused.
+    fn enter(&mut self, store: &mut Store, slot: u32, list: usize) {
+        store.set_state(slot, list as u32);
+        self.lists[list].push(store, slot);
+    }
+
     fn evict_main(&mut self, store: &mut Store) {
-        while let Some(slot) = self.main.pop(store) {
+        while let Some(slot) = self.lists[MAIN].pop(store) {
             let state = store.state(slot);
-            if state == MAIN {
+            if state < USE {
                 store.remove(slot);
                 return;
             }
-            store.set_state(slot, state - 1);
-            self.main.push(store, slot);
+            store.set_state(slot, state - USE);
+            self.lists[MAIN].push(store, slot);
         }
     }
 }
 
 impl Policy for S3Fifo {
+    const CACHED_LISTS: usize = 2;
+
+    fn lists(&mut self) -> &mut [List] {
+        &mut self.lists
+    }
+
     #[inline]
     fn access(&mut self, store: &mut Store, request: &Request) -> bool {
-        let known = store.find(request.key);
-        let mut queue = SMALL;
-        if let Some(slot) = known {
+        let mut list = SMALL;
+        if let Some(slot) = store.find(request.key) {
             let state = store.state(slot);
-            if state & QUEUE != GHOST {
-                if state & !QUEUE < USES_MAX {
-                    store.set_state(slot, state + 1);
+            if list_of(state) != GHOST {
+                if state < USES_MAX * USE {
+                    store.set_state(slot, state + USE);
                 }
                 return true;
             }
-            self.ghost.take(store, slot);
+            self.lists[GHOST].take(store, slot);
             store.remove(slot);
-            queue = MAIN;
+            list = MAIN;
         }
-        while self.small.len() + self.main.len() >= self.lines {
+        while self.lists[SMALL].len() + self.lists[MAIN].len() >= self.lines {
             self.evict(store);
         }
-        if !self.full_once && self.small.len() >= self.small_max {
-            queue = MAIN;
+        if !self.full_once && self.lists[SMALL].len() >= self.small_max {
+            list = MAIN;
         }
-        let slot = store.insert(request.key, request.object, queue);
-        match queue {
-            MAIN => self.main.push(store, slot),
-            _ => self.small.push(store, slot),
-        }
-        store.admitted += 1;
+        self.admit(store, request, list);
         false
-    }
-
-    fn holds(&self, store: &Store, key: u64) -> bool {
-        store.find(key).is_some_and(|slot| store.state(slot) & QUEUE != GHOST)
-    }
-
-    fn unlink(&mut self, store: &mut Store, slot: u32) {
-        let list = match store.state(slot) & QUEUE {
-            SMALL => &mut self.small,
-            MAIN => &mut self.main,
-            _ => &mut self.ghost,
-        };
-        list.take(store, slot);
-    }
-
-    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
-        self.small.each(store, &mut *each);
-        self.main.each(store, each);
     }
 }

@@ -1,12 +1,14 @@
 //! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines do not move. A
 //! hand goes from tail to head and evicts lines that were not used since its last pass.
 
-use super::Policy;
+use std::slice::from_mut;
+
+use super::{LIST_BITS, Policy};
 use crate::cache::request::Request;
 use crate::cache::store::{List, Store};
 
 /// State of a line that was used since the hand passed.
-const VISITED: u32 = 1;
+const VISITED: u32 = 1 << LIST_BITS;
 
 pub(crate) struct Sieve {
     lines: usize,
@@ -39,6 +41,12 @@ impl Sieve {
 }
 
 impl Policy for Sieve {
+    const CACHED_LISTS: usize = 1;
+
+    fn lists(&mut self) -> &mut [List] {
+        from_mut(&mut self.list)
+    }
+
     #[inline]
     fn access(&mut self, store: &mut Store, request: &Request) -> bool {
         if let Some(slot) = store.find(request.key) {
@@ -48,9 +56,7 @@ impl Policy for Sieve {
         if self.list.len() >= self.lines {
             self.evict(store);
         }
-        let slot = store.insert(request.key, request.object, 0);
-        self.list.push(store, slot);
-        store.admitted += 1;
+        self.admit(store, request, 0);
         false
     }
 
@@ -60,9 +66,5 @@ impl Policy for Sieve {
         if hand != Some(slot) {
             self.hand = hand;
         }
-    }
-
-    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
-        self.list.each(store, each);
     }
 }
