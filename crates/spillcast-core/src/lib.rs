@@ -8,6 +8,7 @@ pub mod capture;
 pub mod cold_cache;
 pub mod emulate;
 pub mod histogram;
+mod lock;
 mod mounts;
 mod native;
 pub mod oracle;

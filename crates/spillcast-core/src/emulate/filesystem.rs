@@ -1,7 +1,9 @@
 //! The file system behind the mount: receives the kernel's requests and answers them.
 
 use std::ffi::OsStr;
+use std::fs::Permissions;
 use std::io;
+use std::os::unix::fs::{PermissionsExt, fchown};
 use std::time::{Duration, SystemTime};
 
 use fuser::{
@@ -10,9 +12,13 @@ use fuser::{
     ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs, ReplyWrite,
     Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::AtFlags;
+use rustix::fs::{
+    AtFlags, FallocateFlags, Mode, SeekFrom, Timestamps, fstatvfs, renameat_with, unlinkat,
+};
 
-use super::passthrough::{Changes, Passthrough, REQUEST_BYTES_MAX};
+use super::backing::{attributes, set_owner, timespec};
+use super::nodes::{open_at, open_child};
+use super::passthrough::{Passthrough, REQUEST_BYTES_MAX};
 
 /// Number of requests in progress at once; each sleeps in a thread of its own.
 pub(crate) const WORKERS: usize = 64;
@@ -37,14 +43,18 @@ impl Passthrough {
     }
 }
 
-/// Replies with the value of `$result`, or with its error.
+/// Replies with the value of `$work`, or with the error that ends it.
 macro_rules! answer {
-    ($reply:ident, $result:expr, |$value:pat_param| $done:expr) => {
-        match $result {
+    ($reply:ident, $work:expr, |$value:pat_param| $done:expr) => {
+        match result_of(|| $work) {
             Ok($value) => $done,
             Err(error) => $reply.error(Errno::from(error)),
         }
     };
+}
+
+fn result_of<T>(work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    work()
 }
 
 impl Filesystem for Passthrough {
@@ -79,7 +89,9 @@ impl Filesystem for Passthrough {
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        answer!(reply, self.attributes_at(number), |attributes| reply.attr(&VALID, &attributes))
+        answer!(reply, attributes(number, &*self.nodes.get(number)?), |attributes| {
+            reply.attr(&VALID, &attributes)
+        })
     }
 
     fn setattr(
@@ -100,8 +112,24 @@ impl Filesystem for Passthrough {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changes = Changes { mode, uid, gid, size_bytes, accessed, modified };
-        answer!(reply, self.change(number, changes), |attributes| reply.attr(&VALID, &attributes))
+        let changed = || {
+            let file = self.nodes.get(number)?;
+            if uid.is_some() || gid.is_some() {
+                fchown(&**file, uid, gid)?;
+            }
+            if let Some(mode) = mode {
+                file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
+            }
+            if let Some(bytes) = size_bytes {
+                file.set_len(bytes)?;
+            }
+            if accessed.is_some() || modified.is_some() {
+                let (last_access, last_modification) = (timespec(accessed), timespec(modified));
+                rustix::fs::futimens(&**file, &Timestamps { last_access, last_modification })?;
+            }
+            attributes(number, &file)
+        };
+        answer!(reply, changed(), |attributes| reply.attr(&VALID, &attributes))
     }
 
     fn mkdir(
@@ -113,9 +141,14 @@ impl Filesystem for Passthrough {
         _: u32,
         reply: ReplyEntry,
     ) {
-        answer!(reply, self.create_directory(request, parent, name, mode), |attributes| {
-            reply.entry(&VALID, &attributes, Generation(0))
-        })
+        let created = || {
+            let parent = self.nodes.get(parent)?;
+            rustix::fs::mkdirat(&**parent, name, Mode::from_raw_mode(mode))?;
+            let directory = open_child(&parent, name)?;
+            set_owner(request, &directory, mode)?;
+            self.attributes_of(directory)
+        };
+        answer!(reply, created(), |attributes| reply.entry(&VALID, &attributes, Generation(0)))
     }
 
     fn create(
@@ -128,17 +161,28 @@ impl Filesystem for Passthrough {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        answer!(reply, self.create_file(request, parent, name, mode, flags), |attributes| {
+        let created = || {
+            // Always O_RDWR: the kernel enforces the access mode of the program's descriptor.
+            let flags = flags & (libc::O_EXCL | libc::O_TRUNC) | libc::O_RDWR | libc::O_CREAT;
+            let file = open_at(&*self.nodes.get(parent)?, name, flags, mode)?;
+            set_owner(request, &file, mode)?;
+            self.attributes_of(file)
+        };
+        answer!(reply, created(), |attributes| {
             reply.created(&VALID, &attributes, Generation(0), FileHandle(0), self.file_flags())
         })
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.remove(parent, name, AtFlags::empty()), |()| reply.ok())
+        answer!(reply, Ok(unlinkat(&**self.nodes.get(parent)?, name, AtFlags::empty())?), |()| {
+            reply.ok()
+        })
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        answer!(reply, self.remove(parent, name, AtFlags::REMOVEDIR), |()| reply.ok())
+        answer!(reply, Ok(unlinkat(&**self.nodes.get(parent)?, name, AtFlags::REMOVEDIR)?), |()| {
+            reply.ok()
+        })
     }
 
     fn rename(
@@ -151,8 +195,12 @@ impl Filesystem for Passthrough {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
-        let renamed = self.rename_child((parent, name), (new_parent, new_name), flags);
-        answer!(reply, renamed, |()| reply.ok())
+        let renamed = || {
+            let (parent, new_parent) = (self.nodes.get(parent)?, self.nodes.get(new_parent)?);
+            let flags = rustix::fs::RenameFlags::from_bits_retain(flags.bits());
+            Ok(renameat_with(&**parent, name, &**new_parent, new_name, flags)?)
+        };
+        answer!(reply, renamed(), |()| reply.ok())
     }
 
     // The file is already open, because the kernel refers to it: a handle has no state, and release
@@ -201,7 +249,11 @@ impl Filesystem for Passthrough {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.sync(number, data_only), |()| reply.ok())
+        let synced = || {
+            let file = self.nodes.get(number)?;
+            if data_only { file.sync_data() } else { file.sync_all() }
+        };
+        answer!(reply, synced(), |()| reply.ok())
     }
 
     fn fallocate(
@@ -214,7 +266,10 @@ impl Filesystem for Passthrough {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer!(reply, self.allocate(number, offset, bytes, mode), |()| reply.ok())
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        let allocated =
+            || Ok(rustix::fs::fallocate(&**self.nodes.get(number)?, mode, offset, bytes)?);
+        answer!(reply, allocated(), |()| reply.ok())
     }
 
     fn lseek(
@@ -226,13 +281,22 @@ impl Filesystem for Passthrough {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        // The kernel only asks for data and holes.
-        answer!(reply, self.seek(number, offset, whence), |position| reply.offset(position))
+        // The kernel only asks for data and holes. This moves the file position, which nothing
+        // uses: all I/O here gives its offset.
+        let to = match (whence, u64::try_from(offset)) {
+            (libc::SEEK_DATA, Ok(offset)) => SeekFrom::Data(offset),
+            (libc::SEEK_HOLE, Ok(offset)) => SeekFrom::Hole(offset),
+            (_, Ok(_)) => return reply.error(Errno::EINVAL),
+            (_, Err(_)) => return reply.error(Errno::ENXIO),
+        };
+        let position = || Ok(rustix::fs::seek(&**self.nodes.get(number)?, to)? as i64);
+        answer!(reply, position(), |position| reply.offset(position))
     }
 
     fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let opened = self.nodes.get(number).and_then(|directory| self.listings.open(&directory));
-        answer!(reply, opened, |handle| reply.opened(handle, FopenFlags::empty()))
+        answer!(reply, self.listings.open(&*self.nodes.get(number)?), |handle| {
+            reply.opened(handle, FopenFlags::empty())
+        })
     }
 
     fn readdir(
@@ -266,7 +330,7 @@ impl Filesystem for Passthrough {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        answer!(reply, self.space(), |stat| reply.statfs(
+        answer!(reply, Ok(fstatvfs(&**self.nodes.get(INodeNo::ROOT)?)?), |stat| reply.statfs(
             stat.f_blocks,
             stat.f_bfree,
             stat.f_bavail,

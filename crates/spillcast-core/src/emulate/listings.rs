@@ -6,9 +6,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirEntryExt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use fuser::{FileHandle, FileType, INodeNo};
+
+use crate::lock::lock;
 
 pub struct Entry {
     pub number: INodeNo,
@@ -35,7 +37,7 @@ impl Listings {
             let kind = FileType::from_std(entry.file_type()?).unwrap_or(FileType::RegularFile);
             entries.push(Entry { number: INodeNo(entry.ino()), kind, name: entry.file_name() });
         }
-        let mut open = self.lock();
+        let mut open = lock(&self.open);
         open.last_handle += 1;
         let handle = open.last_handle;
         open.by_handle.insert(handle, Arc::new(entries));
@@ -43,15 +45,11 @@ impl Listings {
     }
 
     pub fn get(&self, handle: FileHandle) -> io::Result<Arc<Vec<Entry>>> {
-        let entries = self.lock().by_handle.get(&handle.0).cloned();
+        let entries = lock(&self.open).by_handle.get(&handle.0).cloned();
         entries.ok_or(io::Error::from_raw_os_error(libc::EBADF))
     }
 
     pub fn close(&self, handle: FileHandle) {
-        self.lock().by_handle.remove(&handle.0);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().expect("nothing panics with the lock held")
+        lock(&self.open).by_handle.remove(&handle.0);
     }
 }

@@ -9,11 +9,12 @@ use std::io;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 
 use fuser::INodeNo;
 use rustix::fs::{Mode, OFlags};
 
+use crate::lock::lock;
 use crate::wait::Op;
 
 /// Device and inode number of a backing file: unique as long as the file is held open.
@@ -78,7 +79,7 @@ impl Nodes {
     }
 
     pub fn get(&self, number: INodeNo) -> io::Result<Arc<Held>> {
-        let table = self.lock();
+        let table = lock(&self.table);
         let node = table.by_number.get(&number.0);
         node.map(|node| node.file.clone()).ok_or(io::Error::from_raw_os_error(libc::ESTALE))
     }
@@ -87,7 +88,7 @@ impl Nodes {
     pub fn insert(&self, file: File) -> io::Result<(INodeNo, Arc<Held>)> {
         let metadata = file.metadata()?;
         let key = (metadata.dev(), metadata.ino());
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let number = table.by_key.get(&key).copied().unwrap_or(table.last_number + 1);
         table.last_number = table.last_number.max(number);
         table.by_key.insert(key, number);
@@ -102,7 +103,7 @@ impl Nodes {
 
     /// Takes back `lookups` references from the kernel.
     pub(crate) fn forget(&self, number: INodeNo, lookups: u64) {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let Some(node) = table.by_number.get_mut(&number.0) else {
             return;
         };
@@ -112,10 +113,6 @@ impl Nodes {
             table.by_number.remove(&number.0);
             table.by_key.remove(&key);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().expect("nothing panics with the lock held")
     }
 }
 

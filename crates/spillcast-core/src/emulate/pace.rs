@@ -1,10 +1,11 @@
 //! Answers operations when they are due, and records how precisely.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use super::floor::{Floor, SLEEP_NS};
 use super::sleep::Sleep;
-use super::stats::{Counters, Stats};
+use super::stats::Stats;
+use crate::lock::lock;
 use crate::storage::{Model, Operation, Schedule};
 use crate::system::now_ns;
 
@@ -12,7 +13,7 @@ use crate::system::now_ns;
 pub struct Pace {
     /// Empty while the floor is measured, when every operation takes `SLEEP_NS`.
     target: OnceLock<(Schedule, Floor)>,
-    counters: Counters,
+    stats: Mutex<Stats>,
     sleep: Sleep,
 }
 
@@ -35,7 +36,7 @@ impl Pace {
         let added_ns = floor.added_ns(operation.op, operation.bytes);
         self.sleep.until(arrival_ns.saturating_add((asked_ns - added_ns).max(0.0) as u64));
         let achieved_ns = (now_ns() - arrival_ns) as f64 + added_ns;
-        self.counters.count(operation, asked_ns, achieved_ns);
+        lock(&self.stats).count(operation, asked_ns, achieved_ns);
     }
 
     pub fn floor(&self) -> Floor {
@@ -43,7 +44,7 @@ impl Pace {
     }
 
     pub fn stats(&self) -> Stats {
-        self.counters.stats()
+        lock(&self.stats).clone()
     }
 
     /// Answers all waiting and later operations at once.

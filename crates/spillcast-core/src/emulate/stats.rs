@@ -1,7 +1,5 @@
 //! Counts the operations on a mount, their latencies, and how many were late.
 
-use std::sync::{Mutex, MutexGuard};
-
 use crate::histogram::Histogram;
 use crate::storage::Operation;
 use crate::wait::Op;
@@ -26,29 +24,15 @@ pub struct OpStats {
     pub achieved: Histogram,
 }
 
-#[derive(Default)]
-pub(crate) struct Counters {
-    read: Mutex<OpStats>,
-    write: Mutex<OpStats>,
-}
-
-impl Counters {
+impl Stats {
     /// Counts an operation; both times include the overhead of the mount.
-    pub fn count(&self, operation: Operation, asked_ns: f64, achieved_ns: f64) {
+    pub(crate) fn count(&mut self, operation: Operation, asked_ns: f64, achieved_ns: f64) {
         let Operation { op, sequential, bytes } = operation;
-        let mut stats = lock(if op == Op::Write { &self.write } else { &self.read });
+        let stats = if op == Op::Write { &mut self.write } else { &mut self.read };
         stats.bytes += bytes;
         stats.sequential += u64::from(sequential);
         // Without a requested latency, nothing is late.
         stats.late += u64::from(asked_ns > 0.0 && achieved_ns > LATE * asked_ns);
         stats.achieved.record(achieved_ns as u64);
     }
-
-    pub fn stats(&self) -> Stats {
-        Stats { read: lock(&self.read).clone(), write: lock(&self.write).clone() }
-    }
-}
-
-fn lock(stats: &Mutex<OpStats>) -> MutexGuard<'_, OpStats> {
-    stats.lock().expect("nothing panics with the lock held")
 }
