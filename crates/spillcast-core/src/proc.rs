@@ -84,9 +84,14 @@ pub(crate) fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
     }
 }
 
-/// The number after `name` at the start of a line, as in `pos: 4096` of a descriptor.
+/// The text after `name` at the start of a line, as in `flags: 0100002` of a descriptor.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+}
+
+/// A field that is a number, as in `pos: 4096` of a descriptor.
 pub fn number(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    field(text, name)?.parse().ok()
 }
 
 /// Whether a process has ended; its parent may not have waited for it yet. Other threads may
@@ -184,9 +189,8 @@ pub fn age_s(pid: i32, name: &str) -> Option<f64> {
 /// The user that a process runs as; None if it has ended.
 pub fn owner(pid: i32) -> Option<u32> {
     let text = read_text(format!("/proc/{pid}/status")).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     // Real, effective, saved, file system.
-    line.split_whitespace().nth(1)?.parse().ok()
+    field(&text, "Uid:")?.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Peak resident memory of a process; None if it has ended or is a kernel thread.
@@ -197,8 +201,8 @@ pub fn high_water_bytes(pid: i32) -> Option<u64> {
 /// A size in bytes that a line of a /proc file gives in kB.
 pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
     let text = read_text(path).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+    let size = field(&text, &format!("{name}:"))?.split_whitespace().next()?;
+    Some(size.parse::<u64>().ok()? * 1024)
 }
 
 /// Whether a process runs a 32-bit program. The auxiliary vector has pairs of a small number and a

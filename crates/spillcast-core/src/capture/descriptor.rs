@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::event::FileIdentity;
 use super::temp::born_ns;
-use crate::proc::{DELETED_MARK, number, numbers_in};
+use crate::proc::{DELETED_MARK, field, number, numbers_in};
 
 /// Looks up the file of descriptor `fd` of a process or thread, without its position; None if it is
 /// closed or access is denied.
@@ -46,8 +46,7 @@ fn info(pid: i32, fd: i32) -> String {
 /// Whether a descriptor was opened with O_APPEND and has not been written to.
 fn is_new_appender(pid: i32, fd: i32) -> bool {
     let text = fs::read_to_string(info(pid, fd)).unwrap_or_default();
-    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
-    let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+    let flags = field(&text, "flags:").and_then(|octal| i32::from_str_radix(octal, 8).ok());
     number(&text, "pos:") == Some(0) && flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
 }
 

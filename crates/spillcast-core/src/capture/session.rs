@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use super::assemble::Assembler;
@@ -15,6 +15,7 @@ use super::source::{Forks, Observed, Observer, Source};
 use super::stacks::NamedStacks;
 use super::temp::TempRules;
 use super::watch::{Due, Looks, Watch};
+use crate::lock::lock;
 use crate::packed::Packed;
 use crate::proc::{Moved, Stat, children, is_held, moved, process_of};
 use crate::system::{boot_ns, now_ns, run_soon, thread_cpu_ns};
@@ -147,14 +148,14 @@ impl Capture {
 
     /// The processes that were attached while the capture ran.
     pub fn joined(&self) -> Vec<Joined> {
-        self.shared.joined().clone()
+        lock(&self.shared.joined).clone()
     }
 
     /// Takes the data since the last call.
     pub fn take(&self) -> Batch {
         let elapsed_ns = now_ns() - self.origin_ns;
         let ended = self.threads.is_empty();
-        let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
+        let mut assembler = lock(&self.shared.assembler);
         // A wait belongs to the second in which it began: waits in flight may still be added.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
         Batch {
@@ -166,12 +167,12 @@ impl Capture {
     pub fn status(&self) -> Status {
         let ended = self.threads.first().is_some_and(JoinHandle::is_finished);
         assert!(!ended, "the reader of the capture has panicked");
-        self.shared.status.lock().expect("the reader does not panic").clone()
+        lock(&self.shared.status).clone()
     }
 
     /// The functions that the observed threads ran; None if no stack was sampled.
     pub fn stacks(&self) -> Option<NamedStacks> {
-        let stacks = &self.shared.assembler.lock().expect("the reader does not panic").stacks;
+        let stacks = &lock(&self.shared.assembler).stacks;
         stacks.any().then(|| stacks.named())
     }
 
@@ -200,31 +201,26 @@ impl Drop for Capture {
 
 impl Shared {
     fn attach(&self, pid: i32) -> io::Result<()> {
-        let _attaching = self.attaching.lock().expect("no holder panics");
-        let has_joined = |pid| self.joined().iter().any(|other| other.pid == pid);
+        let _attaching = lock(&self.attaching);
+        let has_joined = |pid| lock(&self.joined).iter().any(|other| other.pid == pid);
         if has_joined(pid) {
             return Ok(());
         }
         let family = attach_family(&*self.observer()?, pid)?;
-        self.watch.lock().expect("no holder panics").calls.attach(&family);
+        lock(&self.watch).calls.attach(&family);
         for pid in family {
-            let temp_files =
-                self.assembler.lock().expect("no holder panics").snapshot(process_of(pid));
+            let temp_files = lock(&self.assembler).snapshot(process_of(pid));
             if !has_joined(pid) {
                 let joined = Joined::look(pid, temp_files);
-                self.joined().push(joined);
+                lock(&self.joined).push(joined);
             }
-            self.watch.lock().expect("no holder panics").pids.insert(pid);
+            lock(&self.watch).pids.insert(pid);
         }
         Ok(())
     }
 
-    fn joined(&self) -> MutexGuard<'_, Vec<Joined>> {
-        self.joined.lock().expect("no holder panics")
-    }
-
     fn observer(&self) -> io::Result<Arc<dyn Observer>> {
-        let observer = self.observer.lock().expect("no holder panics").clone();
+        let observer = lock(&self.observer).clone();
         observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))
     }
 
@@ -262,12 +258,12 @@ impl Reader {
             status.observed = self.source.observed();
             self.look(due, last, status.observed.cpu_ns.unwrap_or(0));
             if last {
-                status.running = self.shared.watch.lock().expect("no holder panics").running();
+                status.running = lock(&self.shared.watch).running();
                 self.settle(&mut status);
             }
             self.report(&mut status);
             if last {
-                self.shared.observer.lock().expect("no holder panics").take();
+                lock(&self.shared.observer).take();
                 // The kernel takes about a second to close tracepoints: nothing waits for that.
                 thread::spawn(move || drop(self.source));
                 return;
@@ -277,7 +273,7 @@ impl Reader {
 
     /// Decides what to read from /proc; reads call counts, which must be older than the reports.
     fn due(&mut self, looks: &mut Looks, last: bool) -> Due {
-        let watch = &mut *self.shared.watch.lock().expect("no holder panics");
+        let watch = &mut *lock(&self.shared.watch);
         let due = looks.due(watch.run_queue.threads(), last);
         if due.blind_spots {
             watch.calls.look();
@@ -287,7 +283,7 @@ impl Reader {
 
     fn gather(&mut self, events: &mut Vec<Event>, status: &mut Status) {
         {
-            let mut watch = self.shared.watch.lock().expect("no holder panics");
+            let mut watch = lock(&self.shared.watch);
             watch.calls.take(events);
             for event in events.iter() {
                 match *event {
@@ -301,13 +297,13 @@ impl Reader {
                 }
             }
         }
-        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+        let mut assembler = lock(&self.shared.assembler);
         assembler.take(events);
         (status.counts, status.dropped) = (assembler.counts, assembler.dropped);
     }
 
     fn settle(&mut self, status: &mut Status) {
-        let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+        let mut assembler = lock(&self.shared.assembler);
         let over = self.shared.over.load(Ordering::Relaxed);
         assembler.settle(if over { &[] } else { &status.running });
         status.counts = assembler.counts;
@@ -315,7 +311,7 @@ impl Reader {
 
     /// `known_cpu_ns` is the CPU time of the observed threads as counted by the source.
     fn look(&mut self, due: Due, last: bool, known_cpu_ns: u64) {
-        let watch = &mut *self.shared.watch.lock().expect("no holder panics");
+        let watch = &mut *lock(&self.shared.watch);
         // A source may hold back its latest reports until the next drain.
         if last || !due.blind_spots {
             watch.calls.compare();
@@ -324,15 +320,15 @@ impl Reader {
             watch.run_queue.look(&watch.pids, known_cpu_ns, last);
         }
         if due.blind_spots {
-            let mut assembler = self.shared.assembler.lock().expect("no holder panics");
+            let mut assembler = lock(&self.shared.assembler);
             watch.look_for_blind_spots(&mut assembler.rules);
         }
     }
 
     fn report(&mut self, status: &mut Status) {
-        let watch = self.shared.watch.lock().expect("no holder panics");
+        let watch = lock(&self.shared.watch);
         let (other_changes_ns, spun_ns) = {
-            let assembler = self.shared.assembler.lock().expect("no holder panics");
+            let assembler = lock(&self.shared.assembler);
             let mapped = watch.mapped.iter().filter(|path| !assembler.is_output(path));
             status.mapped = mapped.cloned().collect();
             (assembler.other_changes_cpu_ns, assembler.spinning.cpu_ns)
@@ -348,7 +344,7 @@ impl Reader {
         status.run_queue_delay_ns = watch.run_queue.delay_ns();
         status.run_queue_others_ns = watch.run_queue.others_ns;
         status.io_uring = watch.libaio || (watch.io_uring && !observed.sees_io_uring);
-        *self.shared.status.lock().expect("no holder panics") = status.clone();
+        *lock(&self.shared.status) = status.clone();
     }
 }
 

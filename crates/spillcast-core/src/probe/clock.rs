@@ -5,6 +5,8 @@ use std::sync::{Condvar, Mutex};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
+use crate::lock::lock;
+
 pub(super) use crate::system::{now_ns, thread_cpu_ns, wake_in_time};
 
 /// Shorter sleeps wake too late to keep a gap, so the thread spins.
@@ -77,14 +79,14 @@ impl Cores {
         let mut from_ns = since_ns;
         while from_ns < until_ns {
             from_ns = (from_ns + QUANTUM_NS).min(until_ns);
-            let mut free = self.free.lock().expect("no holder panics");
+            let mut free = lock(&self.free);
             while *free == 0 {
                 free = self.any.wait(free).expect("no holder panics");
             }
             *free -= 1;
             drop(free);
             burn(from_ns);
-            *self.free.lock().expect("no holder panics") += 1;
+            *lock(&self.free) += 1;
             self.any.notify_one();
         }
     }

@@ -18,6 +18,7 @@ use rustix::process::{Resource, getrlimit};
 use super::super::source::{self, Forks};
 use super::events::Events;
 use super::forks;
+use crate::lock::lock;
 use crate::proc::{children, family, numbers_in, parent, threads_of};
 use crate::system::raise_descriptor_limit;
 
@@ -53,7 +54,7 @@ impl ByThread {
 
     /// Numbers of observed and of all threads; None if no thread was skipped.
     pub fn sampled(&self) -> Option<(u64, u64)> {
-        let Sample { seen, of } = self.state.lock().expect("no holder panics").sample;
+        let Sample { seen, of } = lock(&self.state).sample;
         (seen < of).then_some((seen as u64, of as u64))
     }
 
@@ -99,7 +100,7 @@ impl source::Observer for ByThread {
         if room == 0 {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
         }
-        let state = &mut self.state.lock().expect("no holder panics");
+        let state = &mut lock(&self.state);
         // The first thread of each process is observed in addition to the sample.
         let spread = room.saturating_sub(processes.len()).max(1);
         state.room = (room < threads).then_some((spread, threads));
@@ -107,7 +108,7 @@ impl source::Observer for ByThread {
     }
 
     fn attach(&self, pid: i32) -> io::Result<()> {
-        let state = &mut self.state.lock().expect("no holder panics");
+        let state = &mut lock(&self.state);
         if state.follows(pid) {
             return Ok(());
         }

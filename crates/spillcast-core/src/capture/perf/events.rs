@@ -12,6 +12,8 @@ use spillcast_calls::CallKind;
 use super::open::{self, Also, EVERYONE};
 use super::tracepoints::Tracepoints;
 
+use crate::lock::lock;
+
 /// Up to this many CPUs, stacks of all processes are sampled: each CPU copies 3 MB a second.
 const EVERYONES_CPUS_MAX: usize = 16;
 
@@ -145,7 +147,7 @@ impl Events {
                 Ok(())
             })?;
         }
-        self.opened.lock().expect("no holder panics").append(&mut opened);
+        lock(&self.opened).append(&mut opened);
         Ok(())
     }
 }

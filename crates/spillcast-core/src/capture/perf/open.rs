@@ -54,7 +54,8 @@ fn follows(tid: i32) -> bool {
     tid > 0
 }
 
-/// Attributes of an event; with `inherit`, it follows the threads and processes that are started.
+/// Attributes of an event that wakes no reader; with `inherit`, it follows the threads and processes
+/// that are started.
 fn attributes(inherit: bool) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
@@ -67,6 +68,7 @@ fn attributes(inherit: bool) -> sys::perf_event_attr {
     attr.set_exclude_kernel(1);
     attr.set_exclude_hv(1);
     attr.set_inherit(inherit.into());
+    wake_at(&mut attr, u32::MAX);
     attr
 }
 
@@ -92,9 +94,9 @@ fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
-    match also {
-        Also::Wakes => attr.wakeup_events = 1,
-        _ => wake_at(&mut attr, u32::MAX),
+    if also == Also::Wakes {
+        attr.set_watermark(0);
+        attr.wakeup_events = 1;
     }
     if let (Also::Stack, Some(stack_pointer)) = (also, register(1)) {
         attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
@@ -119,7 +121,6 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     attr.set_task(1);
     attr.set_comm(1);
     attr.set_comm_exec(1);
-    wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }
 
@@ -132,7 +133,6 @@ pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     attr.sample_freq = SAMPLES_PER_S;
     attr.sample_type |= sys::PERF_SAMPLE_REGS_USER as u64;
     attr.sample_regs_user = 1 << instruction_pointer;
-    wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }
 
@@ -147,7 +147,6 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
     attr.sample_regs_user = UNWIND_REGISTERS.iter().map(|register| 1 << register).sum();
     attr.sample_stack_user = STACK_BYTES as u32;
-    wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }
 

@@ -21,6 +21,7 @@ use super::super::source::{self, Forks};
 use super::events::Events;
 use super::forks;
 use super::record::{Payload, Record};
+use crate::lock::lock;
 use crate::proc::{parent, threads_of};
 use crate::system::{now_ns, raise_descriptor_limit};
 
@@ -41,7 +42,7 @@ impl SystemWide {
     /// Keeps the records of observed processes and drops the others. They are in chronological
     /// order, so that a process is known before its first own record.
     pub fn keep(&self, records: &mut Vec<Record>) {
-        let mut observed = self.observed.lock().expect("no holder panics");
+        let mut observed = lock(&self.observed);
         records.retain(|record| match record.payload {
             // Any thread may be the waker; the woken thread's own records show whether it is
             // observed.
@@ -68,7 +69,7 @@ impl SystemWide {
 
     /// Processes that observed processes start in `records`, which are in chronological order.
     pub(crate) fn newborn(&self, records: &[Record]) -> HashSet<i32> {
-        let observed = self.observed.lock().expect("no holder panics");
+        let observed = lock(&self.observed);
         let mut newborn = HashSet::new();
         for record in records {
             if let Payload::Fork { parent } = record.payload
@@ -83,7 +84,7 @@ impl SystemWide {
 
     /// Whether the process or thread is already known to be observed.
     pub fn observes(&self, number: i32) -> bool {
-        self.observed.lock().expect("no holder panics").contains_key(&number)
+        lock(&self.observed).contains_key(&number)
     }
 
     /// Lets threads that have taken a new name pass the filter.
@@ -106,7 +107,7 @@ impl SystemWide {
     }
 
     fn open(&self, widen: impl FnOnce(&mut Names) -> Option<Pass>) -> io::Result<()> {
-        let mut names = self.names.lock().expect("no holder panics");
+        let mut names = lock(&self.names);
         if names.is_none() {
             raise_descriptor_limit();
             self.events.open_switches()?;
@@ -121,10 +122,10 @@ impl SystemWide {
 impl source::Observer for SystemWide {
     fn attach(&self, pid: i32) -> io::Result<()> {
         // Before its children are listed, so that later ones are known from their forks.
-        self.observed.lock().expect("no holder panics").entry(pid).or_insert_with(now_ns);
+        lock(&self.observed).entry(pid).or_insert_with(now_ns);
         let opened = self.open_for(pid);
         if opened.is_err() {
-            self.observed.lock().expect("no holder panics").remove(&pid);
+            lock(&self.observed).remove(&pid);
         }
         opened
     }

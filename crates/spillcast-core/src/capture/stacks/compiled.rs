@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
 use super::image::open_regular;
-use crate::proc::read_text;
+use crate::proc::{field, read_text};
 
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -21,10 +21,9 @@ pub(crate) struct Runtime {
 impl Runtime {
     pub fn of(pid: i32) -> Runtime {
         let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
-        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
-        let inner_pid = numbers.and_then(|line| line.split_whitespace().next_back()?.parse().ok());
+        let inner_pid = || field(&status, "NSpid:")?.split_whitespace().next_back()?.parse().ok();
         let user = fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |meta| meta.uid());
-        Runtime { pid, inner_pid: inner_pid.unwrap_or(pid), user }
+        Runtime { pid, inner_pid: inner_pid().unwrap_or(pid), user }
     }
 
     /// Its functions by address, as far as the runtime has written them by now.

@@ -43,8 +43,8 @@ pub struct NamedModule {
 /// All code of the observed processes, each file once.
 pub(crate) struct Codes {
     list: Vec<Code>,
-    by_file: FxHashMap<(String, u64), u32>,
-    by_runtime: FxHashMap<i32, u32>,
+    /// By path and inode of a file; by an empty path and the process of a runtime.
+    by_origin: FxHashMap<(String, u64), u32>,
 }
 
 /// Code that is mapped from `start` to `end`; an address minus `base` is that in the file.
@@ -136,8 +136,7 @@ fn registers(sample: &StackSample) -> UnwindRegsNative {
 
 impl Default for Codes {
     fn default() -> Codes {
-        let (by_file, by_runtime) = (FxHashMap::default(), FxHashMap::default());
-        Codes { list: vec![Code::Unknown], by_file, by_runtime }
+        Codes { list: vec![Code::Unknown], by_origin: FxHashMap::default() }
     }
 }
 
@@ -151,28 +150,19 @@ impl Codes {
 
     fn id(&mut self, pid: i32, mapped: &Mapped) -> u32 {
         let next = self.list.len() as u32;
-        let Some(path) = file_of(mapped) else {
-            return *self.by_runtime.entry(pid).or_insert_with(|| {
-                if next as usize >= CODES_MAX {
-                    return Self::UNKNOWN;
-                }
-                self.list.push(Code::Runtime(Runtime::of(pid)));
-                next
-            });
+        let path = file_of(mapped);
+        let origin = match path {
+            Some(path) => (format!("{} {path}", mapped.device), mapped.inode),
+            None => (String::new(), pid as u64),
         };
-        let file = (format!("{} {path}", mapped.device), mapped.inode);
-        *self.by_file.entry(file).or_insert_with(|| {
+        *self.by_origin.entry(origin).or_insert_with(|| {
             if next as usize >= CODES_MAX {
                 return Self::UNKNOWN;
             }
-            let name = path.rsplit('/').next().unwrap_or(path).to_owned();
-            let range = format!("{:x}-{:x}", mapped.start, mapped.end);
-            let roots = [format!("/proc/{pid}/root/"), "/".to_owned()].map(PathBuf::from);
-            let image = match open_mapped(pid, &range, path, mapped.inode) {
-                Some(file) => Image::read(name, file, &roots),
-                None => Image::unreadable(name),
-            };
-            self.list.push(Code::Image(Box::new(image)));
+            self.list.push(match path {
+                Some(path) => Code::Image(Box::new(image_of(pid, mapped, path))),
+                None => Code::Runtime(Runtime::of(pid)),
+            });
             next
         })
     }
@@ -223,6 +213,16 @@ impl FunctionNames<'_> {
             Code::Runtime(_) => self.compiled[code].as_ref()?.name_at(start).map(str::to_owned),
             Code::Unknown => None,
         }
+    }
+}
+
+fn image_of(pid: i32, mapped: &Mapped, path: &str) -> Image {
+    let name = path.rsplit('/').next().unwrap_or(path).to_owned();
+    let range = format!("{:x}-{:x}", mapped.start, mapped.end);
+    let roots = [format!("/proc/{pid}/root/"), "/".to_owned()].map(PathBuf::from);
+    match open_mapped(pid, &range, path, mapped.inode) {
+        Some(file) => Image::read(name, file, &roots),
+        None => Image::unreadable(name),
     }
 }
 
