@@ -1,7 +1,7 @@
 //! Measured operations of one kind.
 
 use crate::histogram::Histogram;
-use crate::wait::Op;
+use crate::wait::{Op, size_class_bytes};
 
 /// The order of operations within a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +36,16 @@ impl Access {
             Access::Direct => "direct",
         }
     }
+}
+
+/// Operations of one kind, always with `depth` of them in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    pub op: Op,
+    pub bytes: u32,
+    pub depth: u32,
+    pub pattern: Pattern,
+    pub access: Access,
 }
 
 #[derive(Clone, Debug)]
@@ -97,14 +107,10 @@ impl Running {
         }
     }
 
-    pub(super) fn into_group(
-        self,
-        op: Op,
-        size_class_bytes: u64,
-        depth: u32,
-        pattern: Pattern,
-        access: Access,
-    ) -> Group {
+    /// The group of operations of `cell`, or of up to as many bytes.
+    pub(super) fn into_group(self, cell: Cell) -> Group {
+        let Cell { op, bytes, depth, pattern, access } = cell;
+        let size_class_bytes = size_class_bytes(bytes.into());
         let blocks = self.block_means_ns.iter().map(|block| block.0).sum::<u64>();
         debug_assert_eq!(blocks + self.block_count, self.histogram.count(), "a block is missing");
         debug_assert!(self.bytes <= self.histogram.count() * size_class_bytes, "{op:?} too large");

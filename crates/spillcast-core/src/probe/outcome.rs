@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::group::{Access, Group, Pattern, Running};
+use super::group::{Access, Cell, Group, Pattern, Running};
 use super::place::Filesystem;
 use super::plan::Step;
 use super::schedule::Disturbance;
@@ -106,8 +106,8 @@ impl Tally {
     pub(super) fn into_groups(self, depth: u32, direct: bool) -> Vec<Group> {
         let access = if direct { Access::Direct } else { Access::Buffered };
         let group = |((op, size_class_bytes), running): ((Op, u64), Running)| {
-            let pattern = Pattern::Recorded;
-            running.into_group(op, size_class_bytes, depth, pattern, access)
+            let (bytes, pattern) = (size_class_bytes as u32, Pattern::Recorded);
+            running.into_group(Cell { op, bytes, depth, pattern, access })
         };
         self.groups.into_iter().map(group).collect()
     }

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 
-use crate::probe::group::{Access, Pattern};
+use crate::probe::group::{Access, Cell, Pattern};
 use crate::probe::progress::Counters;
 use crate::random::Shuffle;
 use crate::wait::Op;
@@ -13,17 +13,6 @@ pub(super) const BYTES_MAX: usize = 1 << 20;
 
 pub const SIZES: [u32; 6] = [4 << 10, 8 << 10, 16 << 10, 64 << 10, 256 << 10, BYTES_MAX as u32];
 pub(crate) const DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, DEPTH_MAX as u32];
-
-/// Operations of one kind, always with `depth` of them in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    pub op: Op,
-    pub bytes: u32,
-    pub depth: u32,
-    /// Never `Recorded`.
-    pub pattern: Pattern,
-    pub access: Access,
-}
 
 impl Cell {
     /// Minimum number of operations of a slice, however short its time: those that start before

@@ -16,7 +16,8 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub use cell::{Cell, cells};
+pub use super::group::Cell;
+pub use cell::cells;
 use serde::Serialize;
 pub use single::measure_file;
 pub use sustained::Sustained;
@@ -29,7 +30,7 @@ use super::place::{Filesystem, Place};
 use super::progress::{Counters, Progress};
 use super::scratch;
 use crate::random;
-use crate::wait::{Op, size_class_bytes};
+use crate::wait::Op;
 use cell::{BYTES_MAX, Offsets, Slice};
 use engine::Engine;
 
@@ -283,10 +284,7 @@ impl<'a> Rounds<'a> {
 
     fn outcome(self, rounds: u32) -> Outcome {
         let cells = self.cells.len() + self.without_room;
-        let group = |(cell, running): (Cell, Running)| {
-            let size_class_bytes = size_class_bytes(cell.bytes.into());
-            running.into_group(cell.op, size_class_bytes, cell.depth, cell.pattern, cell.access)
-        };
+        let group = |(cell, running): (Cell, Running)| running.into_group(cell);
         let measured = self.cells.len();
         let groups: Vec<Group> =
             self.cells.into_iter().map(group).filter(|group| group.count > 0).collect();

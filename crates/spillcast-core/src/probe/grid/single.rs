@@ -4,13 +4,12 @@ use std::fs::File;
 use std::io;
 use std::time::Duration;
 
-use super::cell::{Cell, Offsets, Slice};
+use super::cell::{Offsets, Slice};
 use super::engine::{self, Engine};
 use crate::probe::clock;
-use crate::probe::group::{Access, Group, Running};
+use crate::probe::group::{Access, Cell, Group, Running};
 use crate::probe::progress::Counters;
 use crate::probe::scratch;
-use crate::wait::size_class_bytes;
 
 /// Keeps the operations of a cell in flight on a file without holes for `duration`. Returns them,
 /// and the reason if io_uring was not used. A cell of writes overwrites the file.
@@ -41,7 +40,5 @@ pub fn measure_file(
     let mut running = Running::default();
     engine.run(&slice, &mut running).map_err(|error| error.source)?;
     running.end_block();
-    let Cell { op, bytes, depth, pattern, access } = cell;
-    let group = running.into_group(op, size_class_bytes(bytes.into()), depth, pattern, access);
-    Ok((group, engine.refusal.clone()))
+    Ok((running.into_group(cell), engine.refusal))
 }

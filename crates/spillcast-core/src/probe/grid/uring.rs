@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 
 use io_uring::{IoUring, opcode, squeue, types};
 
-use super::cell::{Cell, DEPTH_MAX, Slice, SliceError};
+use super::cell::{DEPTH_MAX, Slice, SliceError};
 use crate::probe::arena;
 use crate::probe::clock;
-use crate::probe::group::Running;
+use crate::probe::group::{Cell, Running};
 use crate::wait::Op;
 
 /// A ring with one registered file and, if the limit of locked memory allows it, registered
