@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::ArrowError;
 use spillcast_core::capture::Waits;
 use spillcast_core::packed::Packed;
-use spillcast_core::simulate::{CachedReads, Moved};
+use spillcast_core::simulate::{CachedReads, Io};
 use spillcast_core::wait::{Op, RowNames};
 
 use crate::rows::{WaitColumns, name, number};
@@ -100,15 +100,11 @@ impl Scan {
             self.unplaced += 1;
         }
         if let (Some(cached), Some(bytes @ 1..)) = (&mut self.cached, bytes) {
-            let moved = Moved {
-                op: name(&columns.op, at).unwrap_or(Op::Null),
-                file: file.unwrap_or_else(|| self.names.files.id("")),
-                offset,
-                bytes,
-                session: columns.session.value(at),
-                elapsed_ns: columns.elapsed_ns.value(at),
-            };
-            cached.push(moved, slice.map(|slice| (self.parts[slice], self.rows.row_count())));
+            let op = name(&columns.op, at).unwrap_or(Op::Null);
+            let file = file.unwrap_or_else(|| self.names.files.id(""));
+            let waited = (columns.session.value(at), columns.elapsed_ns.value(at));
+            let io = Io { op, file, offset, bytes, ..Io::default() };
+            cached.push(io, waited, slice.map(|slice| (self.parts[slice], self.rows.row_count())));
         }
     }
 

@@ -15,18 +15,6 @@ use crate::wait::Op;
 /// after it. They span many regions, because readahead falls at the start of each.
 const NEIGHBOURS: u64 = 1024;
 
-/// An operation that moved bytes from or to a temp file.
-#[derive(Clone, Copy, Debug)]
-pub struct Moved {
-    pub op: Op,
-    pub file: u32,
-    /// None if unknown.
-    pub offset: Option<u64>,
-    pub bytes: u64,
-    pub session: i64,
-    pub elapsed_ns: i64,
-}
-
 /// The reads of a recording, from its operations in order.
 pub struct CachedReads {
     regions: Regions,
@@ -71,15 +59,19 @@ impl CachedReads {
         }
     }
 
-    /// Takes the next operation; `sampled` is its part and row if it is in the sample.
-    pub fn push(&mut self, moved: Moved, sampled: Option<(usize, usize)>) {
-        let Moved { op, file, offset, bytes, session, elapsed_ns } = moved;
-        let io = Io { op, file, offset, bytes, cached_ns: 0, missing_bytes: None };
+    /// Takes the next operation, which a session waited for; `sampled` is its part and row if it is
+    /// in the sample.
+    pub fn push(
+        &mut self,
+        io: Io,
+        (session, elapsed_ns): (i64, i64),
+        sampled: Option<(usize, usize)>,
+    ) {
         let (group, sequential) = self.regions.push(io);
-        let fast = elapsed_ns as f64 <= self.memory.ns + bytes as f64 * self.memory.ns_per_byte;
+        let fast = elapsed_ns as f64 <= self.memory.ns + io.bytes as f64 * self.memory.ns_per_byte;
         let number = self.operations;
         self.operations += 1;
-        let is_read = op == Op::Read;
+        let is_read = io.op == Op::Read;
         let read = Read { number, session, sequential, fast, group: 0, row: 0 };
         if let Some(group) = group {
             self.is_read.push(is_read);
@@ -164,17 +156,17 @@ mod tests {
     const MEMORY: Memory = Memory { ns: 1000.0, ns_per_byte: 0.0 };
     const PAGE: u64 = 4096;
 
-    fn moved(op: Op, page: u64) -> Moved {
-        Moved { op, file: 0, offset: Some(page * PAGE), bytes: PAGE, session: 1, elapsed_ns: 9000 }
+    fn io(op: Op, page: u64) -> Io {
+        Io { op, offset: Some(page * PAGE), bytes: PAGE, ..Io::default() }
     }
 
     /// Writes 10 pages from the last to the first, then reads all in mixed order, the last first: a
     /// file's first read triggers readahead. Returns which reads lack how many bytes.
     fn missing(rate: f64, room_bytes: u64) -> Vec<(usize, u64)> {
         let mut reads = CachedReads::new(rate, 4, MEMORY);
-        (0..10).rev().for_each(|page| reads.push(moved(Op::Write, page), None));
+        (0..10).rev().for_each(|page| reads.push(io(Op::Write, page), (1, 9000), None));
         for (row, page) in [9, 7, 3, 1, 5, 8, 0, 6, 2, 4].into_iter().enumerate() {
-            reads.push(moved(Op::Read, page), Some((row % 4, row)));
+            reads.push(io(Op::Read, page), (1, 9000), Some((row % 4, row)));
         }
         reads.missing_bytes(room_bytes)
     }

@@ -14,7 +14,7 @@ mod thread;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-pub use cached_reads::{CachedReads, Moved};
+pub use cached_reads::CachedReads;
 pub use page_cache::PageCacheLimits;
 use quota::Budget;
 pub use quota::Quota;

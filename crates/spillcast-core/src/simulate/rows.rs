@@ -50,7 +50,7 @@ impl<T: AsRef<[Row]> + ?Sized> Rows for T {
 }
 
 /// A read or write.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Io {
     pub op: Op,
     pub file: u32,

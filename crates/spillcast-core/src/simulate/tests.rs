@@ -236,18 +236,8 @@ fn many_threads_stay_within_the_bounds_of_schedules() {
 
 /// An operation of 1,000 bytes after `cpu_ns` of CPU time.
 fn io(thread: u32, op: Op, offset: u64, cpu_ns: u64) -> Row {
-    row(
-        thread,
-        cpu_ns,
-        Wait::Io(Io {
-            op,
-            file: 0,
-            offset: Some(offset),
-            bytes: 1000,
-            cached_ns: 0,
-            missing_bytes: None,
-        }),
-    )
+    let io = Io { op, offset: Some(offset), bytes: 1000, ..Io::default() };
+    row(thread, cpu_ns, Wait::Io(io))
 }
 
 #[test]

@@ -39,6 +39,12 @@ enum At {
     Over,
 }
 
+impl Default for At {
+    fn default() -> At {
+        At::Cpu(0)
+    }
+}
+
 /// A signal to a row of another thread, sent after `cpu_ns` in the row at `position`.
 struct Signal {
     position: usize,
@@ -46,6 +52,7 @@ struct Signal {
     row: usize,
 }
 
+#[derive(Default)]
 pub struct Thread {
     rows: Vec<u32>,
     position: usize,
@@ -75,7 +82,7 @@ pub fn threads<R: Rows + ?Sized>(rows: &R) -> Vec<Thread> {
         let row = rows.row(index);
         let thread = row.thread as usize;
         if threads.len() <= thread {
-            threads.resize_with(thread + 1, Thread::new);
+            threads.resize_with(thread + 1, Thread::default);
         }
         threads[thread].rows.push(u32::try_from(index).expect("fewer than 2^32 rows"));
         signals |= matches!(row.wait, Wait::Until { .. });
@@ -106,23 +113,6 @@ fn add_signals<R: Rows + ?Sized>(threads: &mut [Thread], rows: &R) {
 }
 
 impl Thread {
-    fn new() -> Thread {
-        Thread {
-            rows: Vec::new(),
-            position: 0,
-            row: Row::default(),
-            at: At::Cpu(0),
-            stretch_ns: 0,
-            io_ns: 0,
-            signals: Vec::new(),
-            signals_given: 0,
-            waits_for_signal: false,
-            due: (0, 0),
-            on_core: false,
-            held_ns: 0,
-        }
-    }
-
     /// The rows to signal by now; returns each once.
     pub(crate) fn signals_due(&mut self) -> Vec<usize> {
         let burned_ns = match self.at {

@@ -7,14 +7,7 @@ use crate::storage::Model;
 const PAGE: u64 = PAGE_BYTES;
 
 fn io(op: Op, file: u32, page: u64, pages: u64) -> Io {
-    Io {
-        op,
-        file,
-        offset: Some(page * PAGE),
-        bytes: pages * PAGE,
-        cached_ns: 0,
-        missing_bytes: None,
-    }
+    Io { op, file, offset: Some(page * PAGE), bytes: pages * PAGE, ..Io::default() }
 }
 
 fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
