@@ -7,44 +7,9 @@ use serde::Serialize;
 use spillcast_core::capture::{TempName, temp_name_of};
 use spillcast_core::wait::{NameId, Op, RowNames, Wait};
 
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct FileSums {
-    pub written_bytes: i64,
-    pub read_bytes: i64,
-}
-
-#[derive(Default)]
-pub struct OtherFiles(BTreeMap<NameId, FileSums>);
-
-impl OtherFiles {
-    pub fn add(&mut self, wait: &Wait) {
-        let (Some(file), false) = (wait.file, wait.temp) else { return };
-        let bytes = wait.bytes.unwrap_or(0);
-        let sums = self.0.entry(file).or_default();
-        match wait.op {
-            Op::Read => sums.read_bytes += bytes,
-            Op::Write => sums.written_bytes += bytes,
-            Op::Null => (),
-        }
-    }
-
-    pub fn named(self, names: &RowNames) -> Vec<(String, FileSums)> {
-        let name = |id: NameId| names.files.list()[id as usize].clone();
-        self.0.into_iter().map(|(id, sums)| (name(id), sums)).collect()
-    }
-}
-
-/// Reads and writes of temp files of one kind, derived from their names.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TempKind {
-    engine: &'static str,
-    kind: &'static str,
-    #[serde(flatten)]
-    sums: TempSums,
-}
-
+/// Reads and writes of a file, or of temp files of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct TempSums {
+pub struct FileSums {
     pub reads: i64,
     pub read_bytes: i64,
     pub writes: i64,
@@ -52,8 +17,8 @@ pub struct TempSums {
     pub total_s: f64,
 }
 
-impl TempSums {
-    fn add(&mut self, more: TempSums) {
+impl FileSums {
+    fn add(&mut self, more: FileSums) {
         self.reads += more.reads;
         self.read_bytes += more.read_bytes;
         self.writes += more.writes;
@@ -62,27 +27,48 @@ impl TempSums {
     }
 }
 
-#[derive(Default)]
-pub struct TempFiles(BTreeMap<NameId, TempSums>);
+/// Temp files of one kind, derived from their names.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TempKind {
+    engine: &'static str,
+    kind: &'static str,
+    #[serde(flatten)]
+    sums: FileSums,
+}
 
-impl TempFiles {
+/// The sums of each file.
+#[derive(Default)]
+pub struct Files {
+    temp: BTreeMap<NameId, FileSums>,
+    other: BTreeMap<NameId, FileSums>,
+}
+
+impl Files {
     pub fn add(&mut self, wait: &Wait) {
-        let (Some(file), true) = (wait.file, wait.temp) else { return };
+        let Some(file) = wait.file else { return };
         let (bytes, total_s) = (wait.bytes.unwrap_or(0), wait.elapsed_ns as f64 / 1e9);
         let sums = match wait.op {
-            Op::Read => TempSums { reads: 1, read_bytes: bytes, total_s, ..TempSums::default() },
+            Op::Read => FileSums { reads: 1, read_bytes: bytes, total_s, ..FileSums::default() },
             Op::Write => {
-                TempSums { writes: 1, written_bytes: bytes, total_s, ..TempSums::default() }
+                FileSums { writes: 1, written_bytes: bytes, total_s, ..FileSums::default() }
             }
-            Op::Null => return,
+            Op::Null if wait.temp => return,
+            Op::Null => FileSums::default(),
         };
-        self.0.entry(file).or_default().add(sums);
+        let files = if wait.temp { &mut self.temp } else { &mut self.other };
+        files.entry(file).or_default().add(sums);
     }
 
-    /// Bytes by the folder of the files.
-    pub fn folders(&self, names: &RowNames) -> BTreeMap<String, i64> {
+    /// The sums of files that are not temp.
+    pub fn others(&self, names: &RowNames) -> Vec<(String, FileSums)> {
+        let name = |id: NameId| names.files.list()[id as usize].clone();
+        self.other.iter().map(|(&id, &sums)| (name(id), sums)).collect()
+    }
+
+    /// Bytes of temp files by folder.
+    pub fn temp_folders(&self, names: &RowNames) -> BTreeMap<String, i64> {
         let mut folders = BTreeMap::new();
-        for (&id, sums) in &self.0 {
+        for (&id, sums) in &self.temp {
             let name = &names.files.list()[id as usize];
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
             *folders.entry(folder.to_owned()).or_default() += sums.read_bytes + sums.written_bytes;
@@ -90,10 +76,10 @@ impl TempFiles {
         folders
     }
 
-    /// Sums by kind, the largest first. Files whose names match no engine are left out.
-    pub fn kinds(&self, names: &RowNames) -> Vec<TempKind> {
+    /// Temp files by kind, the largest first. Files whose names match no engine are left out.
+    pub fn temp_kinds(&self, names: &RowNames) -> Vec<TempKind> {
         let mut kinds: Vec<TempKind> = Vec::new();
-        for (&id, &sums) in &self.0 {
+        for (&id, &sums) in &self.temp {
             let path = Path::new(&names.files.list()[id as usize]);
             let Some(TempName { engine, kind, .. }) = temp_name_of(path) else { continue };
             match kinds.iter_mut().find(|known| (known.engine, known.kind) == (engine, kind)) {

@@ -12,7 +12,7 @@ use spillcast_core::capture::{Second, Waits};
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
-use crate::files::{FileSums, OtherFiles, TempFiles, TempKind};
+use crate::files::{FileSums, Files, TempKind};
 use crate::meta::RowSums;
 use crate::parquet_file::{BatchFile, ParquetFile};
 use crate::parts::{Bounds, Parts, make_folder};
@@ -139,11 +139,10 @@ impl Writer {
     }
 
     fn write_waits(&self, kept: &[(i64, u64)], zero_ns: i64) -> io::Result<Kept> {
-        let (mut others, mut temp) = (OtherFiles::default(), TempFiles::default());
         let names = Dictionaries::new(&self.names);
         let columns = |rows: &[Wait]| wait_columns(rows, &names);
         let mut file = ParquetFile::new(&self.folder.join("waits.parquet"), columns)?;
-        let (mut written, mut sums) = (0, RowSums::default());
+        let (mut written, mut sums, mut files) = (0, RowSums::default(), Files::default());
         for &(index, _) in kept {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
@@ -151,8 +150,7 @@ impl Writer {
                     written += 1;
                     sums.waits_bytes = sums.waits_bytes.wrapping_add(wait.bytes.unwrap_or(0));
                     sums.waits_ns = sums.waits_ns.wrapping_add(wait.elapsed_ns);
-                    others.add(&wait);
-                    temp.add(&wait);
+                    files.add(&wait);
                     file.add(wait)
                 }
                 None => Ok(()),
@@ -169,9 +167,9 @@ impl Writer {
             because: self.parts.trouble.as_ref().filter(|_| !all).map(because),
             written_bytes: (0, 0),
             sums,
-            other_files: others.named(&self.names),
-            temp_folders: temp.folders(&self.names),
-            temp_kinds: temp.kinds(&self.names),
+            other_files: files.others(&self.names),
+            temp_folders: files.temp_folders(&self.names),
+            temp_kinds: files.temp_kinds(&self.names),
         })
     }
 
