@@ -8,10 +8,11 @@ use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, to_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{
-    Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray,
+    Array, ArrayRef, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader,
+    StructArray,
 };
 use arrow_schema::{ArrowError, Schema, SchemaRef};
-use pyo3::exceptions::PyKeyError;
+use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
@@ -175,11 +176,23 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
     Ok(RecordBatch::from(StructArray::from(data.map_err(wrong)?)))
 }
 
-/// The numbers of a column; None if it is missing, of another kind or has nulls.
+/// The column of this name as converted by `of`; ValueError if it is missing, or for None.
+pub fn column<'a, T>(
+    batch: &'a RecordBatch,
+    name: &str,
+    of: impl FnOnce(&'a ArrayRef) -> Option<T>,
+) -> PyResult<T> {
+    let wrong = || PyValueError::new_err(format!("the column {name} is missing or invalid"));
+    batch.column_by_name(name).and_then(of).ok_or_else(wrong)
+}
+
+/// The numbers of a column without nulls.
 pub fn numbers<'a, T: ArrowPrimitiveType>(
     batch: &'a RecordBatch,
     name: &str,
-) -> Option<&'a [T::Native]> {
-    let column = batch.column_by_name(name)?.as_primitive_opt::<T>()?;
-    (column.null_count() == 0).then(|| &column.values()[..])
+) -> PyResult<&'a [T::Native]> {
+    let complete = |array: &'a ArrayRef| {
+        array.as_primitive_opt::<T>().filter(|numbers| numbers.null_count() == 0)
+    };
+    Ok(column(batch, name, complete)?.values())
 }

@@ -1,13 +1,12 @@
 //! Intervals and bursts of a run as Arrow columns in, sums by bin of the run out.
 
 use arrow_array::RecordBatch;
-use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int8Type, Int64Type};
-use pyo3::exceptions::PyValueError;
+use arrow_array::types::{Float64Type, Int8Type, Int64Type};
 use pyo3::prelude::*;
 use spillcast_core::bins::Bins;
 use spillcast_core::bursts::{Burst, moments};
 
-use crate::arrow;
+use crate::arrow::{import, numbers};
 
 /// Sums by bin of `values` (float64), each spread evenly from begin_ns to end_ns (int64).
 ///
@@ -21,7 +20,7 @@ pub fn spread(
     width_ns: f64,
     count: usize,
 ) -> PyResult<Vec<f64>> {
-    let batch = arrow::import(rows)?;
+    let batch = import(rows)?;
     let (begin, end) = ends(&batch)?;
     let values = numbers::<Float64Type>(&batch, "values")?;
     let intervals =
@@ -39,7 +38,7 @@ pub fn covered_ns(
     width_ns: f64,
     count: usize,
 ) -> PyResult<Vec<f64>> {
-    let batch = arrow::import(rows)?;
+    let batch = import(rows)?;
     let (begin, end) = ends(&batch)?;
     let bins = Bins { width_ns, count };
     Ok(py.detach(|| {
@@ -66,7 +65,7 @@ pub fn burst_moments(
     bins: u32,
     sizes: f64,
 ) -> PyResult<(Vec<f64>, Vec<f64>)> {
-    let batch = arrow::import(rows)?;
+    let batch = import(rows)?;
     let (weight, cpu_s) =
         (numbers::<Float64Type>(&batch, "weight")?, numbers::<Float64Type>(&batch, "cpu_s")?);
     let (end_s, bytes) =
@@ -89,13 +88,4 @@ pub fn burst_moments(
 
 fn ends(batch: &RecordBatch) -> PyResult<(&[i64], &[i64])> {
     Ok((numbers::<Int64Type>(batch, "begin_ns")?, numbers::<Int64Type>(batch, "end_ns")?))
-}
-
-fn numbers<'a, T: ArrowPrimitiveType>(
-    batch: &'a RecordBatch,
-    name: &str,
-) -> PyResult<&'a [T::Native]> {
-    arrow::numbers::<T>(batch, name).ok_or_else(|| {
-        PyValueError::new_err(format!("the column {name} lacks or is of another kind"))
-    })
 }

@@ -89,8 +89,7 @@ impl CacheRequests {
     /// `classes`), ends_query (0 or 1).
     #[staticmethod]
     fn rows(rows: &Bound<'_, PyAny>, line_bytes: u64) -> PyResult<CacheRequests> {
-        let rows = rows_of(&import(rows)?)
-            .ok_or_else(|| PyValueError::new_err("rows of other columns than are needed"))?;
+        let rows = rows_of(&import(rows)?)?;
         if line_bytes == 0 || line_bytes > u64::from(u32::MAX) {
             return Err(PyValueError::new_err("lines of no bytes, or of 4 GiB and more"));
         }
@@ -201,8 +200,7 @@ impl Source for CacheRequests {
     }
 }
 
-/// None if a column is missing, of another type, null or out of range.
-fn rows_of(batch: &RecordBatch) -> Option<Vec<Row>> {
+fn rows_of(batch: &RecordBatch) -> PyResult<Vec<Row>> {
     let column = |name| numbers::<Int64Type>(batch, name);
     let (time_s, file, offset) = (column("time_s")?, column("file")?, column("offset")?);
     let (bytes, object, query) = (column("bytes")?, column("object")?, column("query")?);
@@ -219,7 +217,8 @@ fn rows_of(batch: &RecordBatch) -> Option<Vec<Row>> {
             ends_query: ends_query[at] != 0,
         })
     };
-    (0..batch.num_rows()).map(row).collect()
+    let rows: Option<Vec<Row>> = (0..batch.num_rows()).map(row).collect();
+    rows.ok_or_else(|| PyValueError::new_err("a number of the rows is out of range"))
 }
 
 fn document<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{Array, RecordBatch, new_null_array};
-use arrow_schema::DataType;
-use pyo3::exceptions::PyValueError;
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use pyo3::prelude::*;
 use spillcast_core::capture::CallKind;
 use spillcast_core::probe::{self as core, Options, Step, grid};
@@ -40,7 +38,7 @@ impl Probe {
         budget_bytes: Option<u64>,
         direct: bool,
     ) -> PyResult<Probe> {
-        let steps = steps(plan)?;
+        let steps = steps(&arrow::import(plan)?)?;
         let options = Options { dir, budget: duration(budget_s)?, budget_bytes, direct };
         Ok(Probe(core::Probe::new(steps, options).map_err(probe_error)?))
     }
@@ -109,33 +107,22 @@ impl Grid {
 }
 
 /// The steps of a plan. ValueError for an invalid plan.
-fn steps(plan: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
-    parse(&arrow::import(plan)?)
-        .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))
-}
-
-fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
-    let thread = plan.column_by_name("thread")?.as_primitive_opt::<UInt32Type>()?;
-    let file = plan.column_by_name("file")?.as_primitive_opt::<UInt32Type>()?;
-    let write = plan.column_by_name("write")?.as_boolean_opt()?;
-    let offset = plan.column_by_name("offset")?.as_primitive_opt::<UInt64Type>()?;
-    let bytes = plan.column_by_name("bytes")?.as_primitive_opt::<UInt32Type>()?;
-    let delay = plan.column_by_name("delay_ns")?.as_primitive_opt::<UInt64Type>()?;
-    let or_null = |name, data_type| match plan.column_by_name(name) {
-        Some(column) => column.clone(),
-        None => new_null_array(&data_type, plan.num_rows()),
+fn steps(plan: &RecordBatch) -> PyResult<Vec<Step>> {
+    let uint32 = |name| arrow::column(plan, name, |column| column.as_primitive_opt::<UInt32Type>());
+    let uint64 = |name| arrow::column(plan, name, |column| column.as_primitive_opt::<UInt64Type>());
+    let has = |name| plan.column_by_name(name).is_some();
+    let (thread, file, bytes) = (uint32("thread")?, uint32("file")?, uint32("bytes")?);
+    let (offset, delay) = (uint64("offset")?, uint64("delay_ns")?);
+    let write = arrow::column(plan, "write", |column| column.as_boolean_opt())?;
+    let cpu = has("cpu_ns").then(|| uint64("cpu_ns")).transpose()?;
+    let after_cpu = has("after_cpu_ns").then(|| uint64("after_cpu_ns")).transpose()?;
+    let after = has("after").then(|| uint32("after")).transpose()?;
+    let kinds = |column: &ArrayRef| -> Option<Vec<Option<CallKind>>> {
+        let known =
+            |name: Option<&str>| name.map_or(Some(None), |name| CallKind::named(name).map(Some));
+        column.as_string_opt::<i32>()?.iter().map(known).collect()
     };
-    let cpu = or_null("cpu_ns", DataType::UInt64);
-    let cpu = cpu.as_primitive_opt::<UInt64Type>()?;
-    let after_cpu = or_null("after_cpu_ns", DataType::UInt64);
-    let after_cpu = after_cpu.as_primitive_opt::<UInt64Type>()?;
-    let after = or_null("after", DataType::UInt32);
-    let after = after.as_primitive_opt::<UInt32Type>()?;
-    let change = or_null("change", DataType::Utf8);
-    let known =
-        |name: Option<&str>| name.map_or(Some(None), |name| CallKind::named(name).map(Some));
-    let changes: Option<Vec<_>> = change.as_string_opt::<i32>()?.iter().map(known).collect();
-    let changes = changes?;
+    let changes = has("change").then(|| arrow::column(plan, "change", kinds)).transpose()?;
     let step = |row: usize| Step {
         thread: thread.value(row),
         op: match write.is_valid(row).then(|| write.value(row)) {
@@ -143,16 +130,16 @@ fn parse(plan: &RecordBatch) -> Option<Vec<Step>> {
             Some(false) => Op::Read,
             None => Op::Null,
         },
-        change: changes[row],
+        change: changes.as_ref().and_then(|changes| changes[row]),
         file: file.value(row),
         offset: offset.value(row),
         bytes: bytes.value(row),
-        cpu_ns: cpu.value(row),
-        after: after.is_valid(row).then(|| after.value(row)),
-        after_cpu_ns: after_cpu.value(row),
+        cpu_ns: cpu.map_or(0, |ns| ns.value(row)),
+        after: after.filter(|after| after.is_valid(row)).map(|after| after.value(row)),
+        after_cpu_ns: after_cpu.map_or(0, |ns| ns.value(row)),
         delay_ns: delay.value(row),
     };
-    Some((0..plan.num_rows()).map(step).collect())
+    Ok((0..plan.num_rows()).map(step).collect())
 }
 
 fn duration(seconds: f64) -> PyResult<Duration> {

@@ -125,7 +125,6 @@ impl Recorder {
     /// `pid` is a process that is already running, called `label` in errors. `calls` are the system
     /// calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError if no source
     /// works.
-    #[pyo3(signature = (pid, label, calls, preload))]
     fn prepare(
         &self,
         py: Python<'_>,
@@ -260,7 +259,6 @@ impl Recorder {
     }
 
     /// meta.json as known so far, for a run of `elapsed_s` that started at `started_ns`.
-    #[pyo3(signature = (elapsed_s, started_ns, cost, command, exit_status))]
     fn account(
         &self,
         py: Python<'_>,

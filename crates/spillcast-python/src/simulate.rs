@@ -47,9 +47,10 @@ pub fn simulate<'py>(
     quota: Option<(u64, u64)>,
 ) -> PyResult<(Bound<'py, PyDict>, Table)> {
     let batch = arrow::import(rows)?;
-    let rows = Columns::of(&batch, behaviour.is_some())
-        .filter(Columns::in_range)
-        .ok_or_else(|| PyValueError::new_err("the rows lack a column, or one is out of range"))?;
+    let rows = Columns::of(&batch, behaviour.is_some())?;
+    if !rows.in_range() {
+        return Err(PyValueError::new_err("a number of the rows is out of range"));
+    }
     let model = behaviour.map(Behaviour::into_core).transpose()?.unwrap_or_default();
     let memory = Memory { ns: memory.0, ns_per_byte: memory.1 };
     let limits = page_cache.map(|(bytes, dirty_bytes)| PageCacheLimits { bytes, dirty_bytes });
@@ -87,23 +88,24 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    /// None if a column is missing or of another kind.
-    fn of(batch: &'a RecordBatch, on_storage: bool) -> Option<Columns<'a>> {
+    fn of(batch: &'a RecordBatch, on_storage: bool) -> PyResult<Columns<'a>> {
+        let int32 = |name| arrow::numbers::<Int32Type>(batch, name);
         let int64 = |name| arrow::numbers::<Int64Type>(batch, name);
-        let boolean = |name| batch.column_by_name(name)?.as_boolean_opt();
-        Some(Columns {
+        let optional = |name| batch.column_by_name(name).map(|_| int64(name)).transpose();
+        let boolean = |name| arrow::column(batch, name, |column| column.as_boolean_opt());
+        Ok(Columns {
             on_storage,
-            thread: arrow::numbers::<Int32Type>(batch, "thread")?,
+            thread: int32("thread")?,
             cpu_ns: int64("cpu_ns")?,
             wait_ns: int64("wait_ns")?,
-            after: arrow::numbers::<Int32Type>(batch, "after")?,
+            after: int32("after")?,
             after_cpu_ns: int64("after_cpu_ns")?,
-            file: arrow::numbers::<Int32Type>(batch, "file")?,
+            file: int32("file")?,
             offset: int64("offset")?,
             bytes: int64("bytes")?,
-            cached_ns: int64("cached_ns"),
-            missing_bytes: int64("missing_bytes"),
-            call_ns: int64("call_ns"),
+            cached_ns: optional("cached_ns")?,
+            missing_bytes: optional("missing_bytes")?,
+            call_ns: optional("call_ns")?,
             on_core: boolean("on_core")?,
             temp: boolean("temp")?,
             write: boolean("write")?,

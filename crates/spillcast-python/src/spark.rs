@@ -82,7 +82,6 @@ impl SparkApplication {
 
     /// The same stages and tasks on `executors` executors of `cores` cores; `task_memory` is the
     /// memory of a task in the log (bytes) and the factor on it. None: as in the log.
-    #[pyo3(signature = (executors, cores, task_memory))]
     fn with_resources(
         &self,
         executors: Option<u32>,
@@ -100,14 +99,12 @@ impl SparkApplication {
 
     /// The work of its tasks, if it ran with its temp files on this storage; None: on a storage
     /// without waits.
-    #[pyo3(signature = (figures))]
     fn work(&self, py: Python<'_>, figures: Option<Figures>) -> PyResult<SparkWork> {
         let storage = storage_of(figures);
         interruptibly(py, |go_on| work_s(&self.0, &storage, go_on)).map(SparkWork)
     }
 
     /// The least work of its tasks on a storage; None: on any storage.
-    #[pyo3(signature = (figures))]
     fn least_work(&self, figures: Option<Figures>) -> SparkWork {
         let storage = figures.map(|figures| storage_of(Some(figures)));
         SparkWork(least_work_s(&self.0, storage.as_ref()))
@@ -138,7 +135,6 @@ impl SparkApplication {
     }
 
     /// Simulate the application with its temp files on a storage; None: on a storage without waits.
-    #[pyo3(signature = (figures, work))]
     fn simulate(
         &self,
         py: Python<'_>,

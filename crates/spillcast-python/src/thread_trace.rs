@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, Int8Array, Int32Array, Int64Array, RecordBatch,
-    StringArray, UInt32Array, UInt64Array,
+use arrow_array::types::{
+    ArrowPrimitiveType, Float64Type, Int8Type, Int32Type, Int64Type, UInt32Type, UInt64Type,
 };
+use arrow_array::{ArrayRef, BooleanArray, PrimitiveArray, RecordBatch, StringArray, UInt32Array};
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
@@ -37,8 +37,8 @@ pub fn work<'py>(
     let run = Run { elapsed_s, slices, memory_s: memory.0, memory_bytes_per_s: memory.1 };
     let (trace, trace_rows, worked, names) = py
         .detach(|| {
-            let (mut names, mut waits) =
-                (RowNames::default(), Vec::with_capacity(batch.num_rows()));
+            let mut names = RowNames::default();
+            let mut waits = Vec::with_capacity(batch.num_rows());
             let mut work = Work::new(run);
             each_wait(&batch, &mut names, |wait, names| {
                 waits.push(Recorded::from(wait));
@@ -85,7 +85,8 @@ pub fn replay_plan(
 ) -> PyResult<(Table, bool)> {
     let batch = arrow::import(waits)?;
     py.detach(|| {
-        let (waits, names) = recorded(&batch)?;
+        let (mut names, mut waits) = (RowNames::default(), Vec::new());
+        each_wait(&batch, &mut names, |wait, _| waits.push(Recorded::from(wait)))?;
         let FromWaits { steps, closed_loop } = if moves_only {
             FromWaits { steps: plan_of_moves(waits, &names.events), closed_loop: false }
         } else {
@@ -96,27 +97,19 @@ pub fn replay_plan(
     .map_err(wrong)
 }
 
-fn recorded(batch: &RecordBatch) -> Result<(Vec<Recorded>, RowNames), ArrowError> {
-    let mut names = RowNames::default();
-    let mut waits = Vec::with_capacity(batch.num_rows());
-    each_wait(batch, &mut names, |wait, _| waits.push(Recorded::from(wait)))?;
-    Ok((waits, names))
-}
-
 fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
-    let floats = |of: fn(&Burst) -> f64| -> ArrayRef {
-        Arc::new(Float64Array::from_iter_values(bursts.iter().map(of)))
-    };
-    let ops = |of: fn(&Burst) -> Op| -> ArrayRef {
-        Arc::new(Int8Array::from_iter_values(bursts.iter().map(|b| i8::from(of(b) == Op::Write))))
+    let floats = |of: fn(&Burst) -> f64| numbers::<Float64Type, _>(bursts, of);
+    let int64 = |of: fn(&Burst) -> i64| numbers::<Int64Type, _>(bursts, of);
+    let ops = |of: fn(&Burst) -> Op| {
+        numbers::<Int8Type, _>(bursts, |burst| i8::from(of(burst) == Op::Write))
     };
     RecordBatch::try_from_iter([
         ("end_s", floats(|burst| burst.start_ns as f64 / 1e9 + burst.wait_ns as f64 / 1e9)),
         ("wait_s", floats(|burst| burst.wait_ns as f64 / 1e9)),
-        ("bytes", int64(bursts, |burst| burst.bytes)),
+        ("bytes", int64(|burst| burst.bytes)),
         ("op", ops(|burst| burst.op)),
         ("next_op", ops(|burst| burst.next_op)),
-        ("session", int64(bursts, |burst| burst.session)),
+        ("session", int64(|burst| burst.session)),
         ("cpu_s", floats(|burst| burst.cpu_ns as f64 / 1e9)),
     ])
 }
@@ -149,13 +142,17 @@ fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowE
     ])
 }
 
-fn int64<T>(rows: &[T], of: impl Fn(&T) -> i64) -> ArrayRef {
-    Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
+fn numbers<N: ArrowPrimitiveType, T>(rows: &[T], of: impl Fn(&T) -> N::Native) -> ArrayRef {
+    Arc::new(PrimitiveArray::<N>::from_iter_values(rows.iter().map(of)))
+}
+
+fn int64(rows: &[Row], of: impl Fn(&Row) -> i64) -> ArrayRef {
+    numbers::<Int64Type, _>(rows, of)
 }
 
 /// NONE becomes -1.
 fn int32(rows: &[Row], of: impl Fn(&Row) -> u32) -> ArrayRef {
-    Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| of(row) as i32)))
+    numbers::<Int32Type, _>(rows, |row| of(row) as i32)
 }
 
 fn flags(rows: &[Row], of: impl Fn(&Row) -> bool) -> ArrayRef {
@@ -190,12 +187,8 @@ impl FileNumbers {
 }
 
 fn step_columns(steps: &[Step]) -> Result<RecordBatch, ArrowError> {
-    let uint32 = |of: fn(&Step) -> u32| -> ArrayRef {
-        Arc::new(UInt32Array::from_iter_values(steps.iter().map(of)))
-    };
-    let uint64 = |of: fn(&Step) -> u64| -> ArrayRef {
-        Arc::new(UInt64Array::from_iter_values(steps.iter().map(of)))
-    };
+    let uint32 = |of: fn(&Step) -> u32| numbers::<UInt32Type, _>(steps, of);
+    let uint64 = |of: fn(&Step) -> u64| numbers::<UInt64Type, _>(steps, of);
     let write = |step: &Step| (step.op != Op::Null).then_some(step.op == Op::Write);
     let change = |step: &Step| step.change.map(|kind| kind.name());
     RecordBatch::try_from_iter_with_nullable([
