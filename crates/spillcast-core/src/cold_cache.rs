@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::random;
+use crate::random::Shuffle;
 use crate::system::thread_cpu_ns;
 
 /// Assumed if the system does not report it.
@@ -84,12 +84,8 @@ struct Memory {
 impl Memory {
     fn new(bytes: usize) -> Memory {
         let lines = bytes / LINE_BYTES;
-        let mut order: Vec<u32> = (0..lines as u32).collect();
-        // Any fixed shuffle will do.
-        let mut state = 0;
-        for i in (1..lines).rev() {
-            order.swap(i, (random::next(&mut state) % (i as u64 + 1)) as usize);
-        }
+        let shuffle = Shuffle::new(lines as u64, 0);
+        let order = (0..lines as u64).map(|at| shuffle.at(at) as u32).collect();
         // Not zeros, for which all addresses might share one page.
         Memory { words: vec![1; lines * LINE_WORDS], order }
     }

@@ -22,6 +22,7 @@ pub struct Sums {
 }
 
 /// Takes the waits of a recording in order.
+#[derive(Default)]
 pub struct Scan {
     /// Start and end of each slice, by time, without overlap.
     edges_ns: Vec<i64>,
@@ -46,12 +47,8 @@ impl Scan {
             edges_ns: slices_ns.iter().flat_map(|&(begin, end)| [begin, end]).collect(),
             parts,
             cached,
-            names: RowNames::default(),
-            rows: Packed::default(),
-            sums: Sums::default(),
             held_bytes: vec![0],
-            unplaced: 0,
-            edge: 0,
+            ..Scan::default()
         }
     }
 

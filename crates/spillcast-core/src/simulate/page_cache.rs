@@ -30,6 +30,7 @@ pub struct PageCacheLimits {
 }
 
 /// Pages in memory, evicted by LRU. The pages of a file are dropped after its last operation.
+#[derive(Default)]
 pub(crate) struct PageCache {
     pages_max: usize,
     dirty_max: usize,
@@ -58,13 +59,7 @@ impl PageCache {
         let mut cache = PageCache {
             pages_max: pages(limits.bytes),
             dirty_max: pages(limits.dirty_bytes.min(limits.bytes)),
-            store: Store::default(),
-            lru: List::default(),
-            dirty_order: VecDeque::new(),
-            dirty_pages: 0,
-            writeback_end_ns: 0.0,
-            writeback_active: false,
-            files: FxHashMap::default(),
+            ..PageCache::default()
         };
         let mut seen = FxHashSet::default();
         for io in operations {

@@ -32,7 +32,7 @@ struct Entry {
     followers: Vec<Point>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Order {
     begin_ms: i64,
     entries: BTreeMap<Point, Entry>,
@@ -110,12 +110,9 @@ impl<'a> Builder<'a> {
         let begin_ms = application.started_ms.unwrap_or(first_ms);
         let order = Order {
             begin_ms,
-            entries: BTreeMap::new(),
-            ready: Vec::new(),
             parents: vec![Vec::new(); stages.len()],
             job_of_stage: vec![usize::MAX; stages.len()],
-            tail_s: 0.0,
-            last_s: 0.0,
+            ..Order::default()
         };
         Builder { application, order }
     }
