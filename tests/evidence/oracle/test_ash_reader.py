@@ -189,6 +189,14 @@ def test_a_heading_that_sqlplus_truncated_to_its_column(tmp_path):
     assert_rows(read_ash(written(fixed(" ", texts(), heading), tmp_path)))
 
 
+def test_waiting_sessions_without_their_events_are_not_on_cpu(tmp_path):
+    heading = [name.replace("EVENT", "WAIT_EVENT") for name in HEADING]
+    assert_rows(read_ash(written(joined(",", [heading, *texts()]), tmp_path)))
+    heading = [name.replace("EVENT", "ACTIVITY") for name in HEADING]
+    with pytest.raises(EvidenceIncomplete):
+        read_ash(written(joined(",", [heading, *texts()]), tmp_path))
+
+
 def test_an_aligned_export_without_its_column_of_times_is_recognised(tmp_path):
     heading = [name.replace("SAMPLE_TIME", "SAMPLE_T") for name in HEADING]
     path = written(fixed(" ", texts(), heading), tmp_path)

@@ -47,6 +47,8 @@ _NAMES = {
     **{name: name for name in ("sample_time", *_TEXTS, *_NUMBERS) if name != "session"},
     "session": "session_state",
     "session_id": "session",
+    "event_name": "event",
+    "wait_event": "event",
     "sid": "session",
     "time_waited": "time_waited_us",
     "sql_plan_line_id": "plan_line",
@@ -217,6 +219,9 @@ def _read_export(
     if "sample_time" not in columns or not {"event", "session_state"} & columns.keys():
         heading_words = ", ".join(reader.heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"an ASH export needs {_NEEDED}; found: {heading_words}")
+    states = {name.upper() for name in reader.texts("session_state").names}
+    if "event" not in columns and states - {"", "ON CPU"}:
+        raise EvidenceIncomplete("sessions wait in its samples, and the column EVENT is missing")
     times, has_seconds, month_first = _times(reader, month_first)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
