@@ -1,8 +1,11 @@
 """Times of a plan's nodes bound its temp I/O where that is not timed."""
 
+from textwrap import indent
+
 import pytest
 
 from cases import cases
+from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
@@ -199,6 +202,19 @@ def test_sorts_of_missing_workers_are_as_large_as_those_shown(plan_of, shown):
     assert plan_of(text).writes.count == 300
 
 
+ON_DISK = "external merge  Average Disk: 48kB  Peak Disk"
+FEW_ROWS = "Full-sort Groups: 3  Sort Methods: quicksort, top-N heapsort  Average Memory: 29kB"
+#: Groups of few rows, and groups with many rows of the same presorted key.
+IN_GROUPS = [
+    (f"{FEW_ROWS}  Peak Memory: 29kB", NoTempIo),
+    (
+        f"{FEW_ROWS}  Peak Memory: 29kB\nPre-sorted Groups: 2  Sort Method: {ON_DISK}: 48kB",
+        EvidenceIncomplete,
+    ),
+    (f"{FEW_ROWS}  Peak Memory: 29kB  Average Disk: 48kB  Peak Disk: 48kB", EvidenceIncomplete),
+]
+
+
 def test_incremental_sorts_show_sizes_of_groups_on_disk(plan_of):
     """PostgreSQL 13 and newer write their mean and their peak, which are not the size of a file."""
     text = """\
@@ -211,8 +227,24 @@ Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 
   ->  Index Scan using a on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.2 rows=9 loops=1)
 Execution Time: 902.4 ms
 """
-    counts = plan_of(text)
-    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (600, 610, 0.9024)
+    for groups in (text, text.replace("quicksort  Average Memory: 29kB  Peak Memory", ON_DISK)):
+        counts = plan_of(groups)
+        assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (600, 610, 0.9024)
+
+
+@cases("groups,error", IN_GROUPS)
+def test_incremental_sorts_in_memory_do_not_spill(plan_of, groups, error):
+    text = f"""\
+Limit  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+  ->  Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+        Sort Key: a, b
+        Presorted Key: a
+{indent(groups, " " * 8)}
+        ->  Index Scan using a on t  (actual time=1.0..9.2 rows=9 loops=1)
+Execution Time: 902.4 ms
+"""
+    with pytest.raises(error):
+        plan_of(text)
 
 
 @cases(

@@ -192,7 +192,10 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
         lambda m: {m[1]: int(m[2])},
     ),
     (re.compile(rf"{_ACTUAL}\s*"), _ran),
-    (re.compile(r"(?:Full|Pre)-sorted? Groups: \d+\s.*Sort Methods?:.*"), lambda _: {}),
+    (
+        re.compile(r"((?:Full-sort|Pre-sorted) Groups): (\d+\s.*Sort Methods?:.*)"),
+        lambda m: {m[1]: m[2]},
+    ),
     (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
 )

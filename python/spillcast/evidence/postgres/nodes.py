@@ -170,7 +170,10 @@ class Node:
 
     @property
     def _sorted_in_memory(self) -> bool:
-        """Whether each process sorted once, and in memory."""
+        """Whether each process sorted once, or one process sorted groups, and in memory."""
+        groups = str([self.values.get(f"{name} Groups") for name in ("Full-sort", "Pre-sorted")])
+        if "Sort Method" in groups:
+            return self.processes == 1 and "Disk" not in groups
         types = Counter(process.get("Sort Space Type") for process in _sized(self.values))
         return types == {"Memory": max(1, int(_loops(self)))}
 
@@ -219,11 +222,8 @@ def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def sorts_kib(values: Mapping[str, Any]) -> list[float]:
     """The sizes (KiB) of the sorts on disk, by process."""
-    return [
-        process.get("Sort Space Used", 0)
-        for process in by_process(values)
-        if process.get("Sort Space Type") == "Disk"
-    ]
+    on_disk = [each for each in by_process(values) if each.get("Sort Space Type") == "Disk"]
+    return [each.get("Sort Space Used", 0) for each in on_disk]
 
 
 def sizes_kib(values: Mapping[str, Any]) -> list[float]:
