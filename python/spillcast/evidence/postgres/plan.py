@@ -72,7 +72,7 @@ _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
 def read_plan(
-    path: str | Path, selection: Selection = ONLY_RUN, settings: Mapping[str, Any] | None = None
+    path: Path, selection: Selection = ONLY_RUN, settings: Mapping[str, Any] | None = None
 ) -> Counts:
     """The counts of a plan in a file, or of a call whose temp files are in a log.
 
@@ -80,7 +80,6 @@ def read_plan(
     file that is not a plan, is cut, lacks buffers, does not spill or has several plans. Refusal for
     impossible I/O.
     """
-    path = Path(path)
     with reading(path, HOW):
         documents, logs = _read_plans(path)
         if logs is not None and not documents:

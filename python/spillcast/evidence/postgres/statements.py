@@ -311,13 +311,12 @@ _SORTS_INDEX = re.compile(
 _OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
 
 
-def read_statements(path: str | Path, selection: Selection = ONLY_RUN) -> Counts:
+def read_statements(path: Path, selection: Selection = ONLY_RUN) -> Counts:
     """The counts of one query: the mean of its calls.
 
     InputError for a file that is cut or lacks columns, and if no query or more than one spills;
     Refusal if no possible number of processes can have done the I/O.
     """
-    path = Path(path)
     with reading(path, HOW):
         row = chosen(read_rows(path), selection)
         counts = counts_of_row(row, elapsed_s=selection.elapsed_s, timed=selection.timed)
