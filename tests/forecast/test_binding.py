@@ -110,3 +110,6 @@ def test_the_sentence_names_what_binds_and_what_other_limits_save():
     pair = replace(both, bound_by=["iops", "throughput"], saved_s=5.0).text
     assert "+3,000 IOPS and +125 MiB/s together save 5 s" in pair
     assert "IOPS" not in replace(both, bound_by=[], saved_s=0.0).text
+    # A limit of both operations and bytes has no single rate.
+    mixed = BindingWait(cause="disk credits", elapsed_s=1.0, saved_s=1.0)
+    assert "disk credits" in replace(both, bound_by=["disk credits"], waits=[mixed]).text

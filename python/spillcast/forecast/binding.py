@@ -38,16 +38,19 @@ class BindingWait:
     @property
     def limit_text(self) -> str:
         """The limit as a product names it: ``125 MiB/s``, ``3,000 IOPS``."""
-        if "credits" in self.cause:
-            rate = replace(self, cause="").limit_text
-            return f"burst credits, which refill at {rate}"
+        if self._rate_text is not None:
+            is_credit = "credits" in self.cause
+            return f"{'burst credits, which refill at ' if is_credit else ''}{self._rate_text}"
+        names = {"device time": "the device's own rate", QUEUE: "its queue"}
+        return names.get(self.cause, self.cause)
+
+    @property
+    def _rate_text(self) -> str | None:
         if self.bytes_per_s is not None:
             return format_rate(self.bytes_per_s)
         if self.operations_per_s is not None:
             return f"{self.operations_per_s:,.0f} IOPS"
-        return {"device time": "the device's own rate", QUEUE: "its queue"}.get(
-            self.cause, self.cause
-        )
+        return None
 
     @property
     def step(self) -> str:
@@ -58,8 +61,7 @@ class BindingWait:
             return "a device twice as fast"
         if self.cause == QUEUE:
             return "twice the servers"
-        rate = replace(self, cause="").limit_text if "credits" in self.cause else self.limit_text
-        return f"+{rate}" if rate[0].isdigit() else f"twice {rate}"
+        return f"+{self._rate_text}" if self._rate_text else f"twice {self.limit_text}"
 
 
 @dataclass(frozen=True, kw_only=True)
