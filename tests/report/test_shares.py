@@ -124,15 +124,18 @@ def test_the_live_view_names_the_denominator_of_its_shares(spent_s, answer):
     assert (words in text) is answer
 
 
-@cases("width", [39, 59, 79])
+@cases("width", [39, 49, 59, 79])
 def test_the_live_view_shows_its_answer_on_a_short_screen(width):
-    """The text about the forecast is above all tables, within the screen."""
+    """The text about the forecast is above all tables, and no line is longer than the screen."""
     running, words = Running(), [f"word{number}" for number in range(12)]
     for number in range(9):
         running.tallies[f"call{number}", "read", False] = Tally(count=9, total_ns=10**9, bytes=1)
+    running.tallies["pread64", "read", True] = tally = Tally(count=9, total_ns=10**9, bytes=1)
+    tally.recent[5] = 9, 10**9
     snapshot = shown_live(running, 11.8, because=" ".join(words))
-    shown = "\n".join(line[:width] for line in live_text(snapshot, width).splitlines()[:11])
-    assert all(word in shown.split() for word in words)
+    lines = live_text(snapshot, width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert all(word in " ".join(lines[:11]).split() for word in words)
 
 
 def test_temp_files_are_separate_and_idle_threads_excluded(tmp_path):

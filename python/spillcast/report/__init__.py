@@ -129,11 +129,14 @@ def listed(lines: Sequence[str], upper: int) -> list[str]:
 
 
 def with_drawings(table: PrintedTable, width: int, draw: Callable[[int], Sequence[str]]) -> str:
-    """A table with a drawing beside each row, of at least ``BAR_MIN`` columns.
+    """A table with a drawing beside each row, of at least ``BAR_MIN`` columns if there is room.
 
     ``draw`` takes the number of columns beside the table, and returns a heading and the drawings.
     """
     lines = table.text(width - BAR_MIN - 2).splitlines()
+    if len(lines) != len(table.rows) + 2:
+        # A row does not fit on a line.
+        return table.text(width)
     longest = max(map(len, lines))
     heading, *drawings = draw(width - longest - 2)
     return "\n".join(

@@ -25,7 +25,7 @@ from spillcast.units import (
     interval_name,
 )
 
-_WORKS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
+_WORKS = (Column("works", "works"), Column("what", "what"), Column("how", "detail", "words"))
 _FIX = Column("fixes", "fix")
 
 

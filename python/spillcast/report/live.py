@@ -12,7 +12,7 @@ from spillcast.recording.live import Running, Tally
 from spillcast.report import sparkline, with_bars, with_drawings
 from spillcast.report.forecast import remaining_table, remaining_text
 from spillcast.tabular import Column, PrintedTable, paragraph, shortened
-from spillcast.units import format_bytes, format_count, format_duration
+from spillcast.units import format_bytes, format_count, format_duration, format_share
 
 WATCH_SCHEMA = "spillcast.watch/1"
 #: Maximum number of rows of events, and of columns of a bar.
@@ -138,16 +138,14 @@ def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
         parts.append("  attached, waiting for the query")
     parts += _forecast_parts(snapshot, width)
     rows = snapshot.rows()
-    # A narrower terminal cuts tables, which have the drawings at their right.
-    wide = max(width, 59)
-    parts.append(_events(rows, wide) if rows else "  no temp I/O or waits yet")
+    parts.append(_events(rows, width) if rows else "  no temp I/O or waits yet")
     spent_s = sum(row["total_us"] for row in rows) / 1e6
     if spent_s > CONCURRENT_SHARE_MIN * snapshot.elapsed_s:
         spent = format_duration(spent_s)
         sentence = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
         parts[-1] += f"\n{paragraph(sentence, '  ', width)}"
     if temp := snapshot.temp():
-        parts.append(_latency(snapshot, temp, wide))
+        parts.append(_latency(snapshot, temp, width))
     parts.append(paragraph(f"  {_loss_and_cost(snapshot)}", "  ", width))
     return "\n\n".join(parts)
 
@@ -171,7 +169,7 @@ def _interval_widths(half_widths: Sequence[float | None], width: int) -> list[st
     """The width of the interval over all forecasts so far; empty without any number."""
     if not half_widths or half_widths[-1] is None:
         return []
-    sentence = f"  interval, by forecast: +/-{half_widths[-1]:.0%}  "
+    sentence = f"  interval, by forecast: +/-{format_share(half_widths[-1])}  "
     shown = half_widths[-max(min(width - len(sentence), BAR_MAX), 1) :]
     return [f"{sentence}{sparkline([value or 0.0 for value in shown])}"]
 
@@ -205,7 +203,8 @@ def _latency(snapshot: LiveSnapshot, temp: Sequence[Mapping[str, Any]], width: i
     busy = format_duration(sum(total_ns for _, total_ns in latest) / 1e9)
     moved = format_bytes(sum(row["bytes"] for row in temp))
     table = with_drawings(PrintedTable.of(_LATENCY, temp), width, draw)
-    return f"{table}\n  last second: {operations}, {busy} in them; {moved} in all"
+    last = f"  last second: {operations}, {busy} in them; {moved} in all"
+    return f"{table}\n{paragraph(last, '  ', width)}"
 
 
 def _loss_and_cost(snapshot: LiveSnapshot) -> str:
@@ -215,6 +214,6 @@ def _loss_and_cost(snapshot: LiveSnapshot) -> str:
     if "samples" in status:
         lost += f", {format_count(status['samples'], 'sample')}"
     overhead = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
-    own_cpu = f"{snapshot.own_cpu_s / elapsed_s:.1%} of a CPU"
-    capture = f"{status['tracer_cpu_ns'] / 1e9 / elapsed_s:.1%} to record"
+    own_cpu = f"{format_share(snapshot.own_cpu_s / elapsed_s, 1)} of a CPU"
+    capture = f"{format_share(status['tracer_cpu_ns'] / 1e9 / elapsed_s, 1)} to record"
     return f"{lost}; cost: {overhead}{own_cpu}, including {capture}"
