@@ -423,10 +423,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     """The names like ``temp_events``, in upper or lower case. InputError if there are none."""
     matches = [name for name in names if is_like(name, temp_events)]
     if not matches:
-        hint = (
-            "no wait is understood: a trace holds them from level 8 of event 10046 on, with their "
-            "names in straight quotes (nam='...')"
-        )
+        hint = "no wait is understood: they need level 8 of event 10046, and nam='...' so quoted"
         if names:
             is_old = any(is_like(name, "direct path*") for name in names)
             remedy = "up to release 9.2 give 'direct path*'; " if is_old else ""
