@@ -62,7 +62,8 @@ class Projector:
             return forecast
         if self.workload.threads.counted and forecast.without_cache_s is not None:
             # Counts do not show how much memory was free, so the page cache may hold nothing.
-            without = interval_of(self._between_bounds(storage, confidence, cached=False))
+            uncached = self._between_bounds(storage, confidence, cached=False, any_width=True)
+            without = interval_of(uncached)
             if without is not None:
                 either_s = around([forecast.interval_s, without])
                 forecast = replace(forecast, interval_s=either_s, uncertainty=None)
@@ -91,8 +92,13 @@ class Projector:
         """A forecast without a number for a target, with the reason."""
         return self._unanswered(target, confidence).refused_by(reason)
 
-    def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
-        """The forecast, with an interval from the lowest to the highest bound."""
+    def _between_bounds(
+        self, storage: Storage, confidence: float, *, cached: bool, any_width: bool = False
+    ) -> Forecast:
+        """The forecast, with an interval from the lowest to the highest bound.
+
+        It is refused for an interval that is too wide, except with ``any_width``.
+        """
         intervals = list[Interval]()
         pairs = zip(self.at_bounds, storage.at_bounds or repeat(storage), strict=False)
         alone = [
@@ -110,9 +116,9 @@ class Projector:
         ceilings = [f.ceiling_interval_s for f in alone if f.ceiling_interval_s]
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
         quality = self.workload.quality
-        unknown = quality.unknown
         # If the time of temp I/O is unknown, its bounds are the answer, even if they are wide.
-        if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
+        unknown = None if any_width or quality.time_unknown else quality.unknown
+        if unknown is None or too_wide(low_s, high_s) is None:
             forecast = replace(central, interval_s=(low_s, high_s), uncertainty=None)
         else:
             reason = (

@@ -291,3 +291,15 @@ def test_the_sum_over_a_folder_has_both_answers(tmp_path):
     assert format_duration(uncached_s) in sums
     rows = csv.DictReader(spillcast(*command, "--csv").stdout.splitlines())
     assert sum(float(row["without_cache_s"]) for row in rows) == pytest.approx(uncached_s)
+
+
+def test_the_interval_is_also_that_of_no_cache_for_an_unknown_number_of_processes():
+    """With a process 20,000 operations of 9 ms take 180 s, with 30 they take 6 s."""
+    io = OpCounts(10_000, 10_000 * 8192, 100 * MS)
+    counts = replace(
+        counts_of_plan(plan(5.0)), elapsed_s=1.0, reads=io, writes=io, buffered=False,
+        processes=2.0, processes_bounds=Bounds(1.0, 30.0, "", ""),
+    )  # fmt: skip
+    [(answer, _)] = ask(counts, [disk(9 * MS, TABLE)], Question())
+    assert answer.forecast_s == pytest.approx(1.0, rel=0.02)
+    assert answer.interval_s[0] < 1.0 < 180.0 < answer.interval_s[1]
