@@ -84,7 +84,7 @@ def test_the_io_engine_and_the_reason_for_it_are_reported(tmp_path):
     if storage.facts["direct_refusal"] is not None:
         pytest.skip(f"no direct I/O here: {storage.facts['direct_refusal']}")
     assert storage.facts["direct_engine"] == "psync"
-    assert "asked for" in storage.facts["io_uring_refusal"]
+    assert "requested" in storage.facts["io_uring_refusal"]
     refused, printed = measured(tmp_path, under=refuse_io_uring())
     assert refused.facts["direct_engine"] == refused.facts["buffered_engine"] == "psync"
     assert "seccomp" in refused.facts["io_uring_refusal"]

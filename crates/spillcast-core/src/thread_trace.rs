@@ -168,7 +168,7 @@ pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> Thread
     let requests: Vec<bool> =
         names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
     let (rows, cpu_known) = rows_of_waits(waits, &requests, slices);
-    let (rows, threads) = held_up_by_temp_io(rows, waits);
+    let (rows, threads) = delayed_by_temp_io(rows, waits);
     let mut rows = with_beginnings(rows, threads, slices);
     let order = by_thread(&rows, threads);
     tie_to_wakers(&mut rows, &order);
@@ -215,7 +215,7 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
 }
 
 /// The rows of the threads that temp I/O can delay, renumbered, and the number of these threads.
-fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
+fn delayed_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
     let mut held_up = FxHashSet::default();
     let mut waiters_of: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
     for row in &rows {

@@ -165,8 +165,8 @@ impl Recorder {
     }
 
     /// Record what the process, which is already running, has done until now.
-    fn know_before(&self, py: Python<'_>) {
-        self.with(py, |r| r.know_before());
+    fn keep_earlier_work(&self, py: Python<'_>) {
+        self.with(py, |r| r.keep_earlier_work());
     }
 
     /// The name of the capture source; "none" without a capture.

@@ -42,14 +42,14 @@ spillcast-recorder records on a server what spillcast reads elsewhere.
   profile TRACE... [--by event,size,...]          where the time of extended SQL traces goes, as JSON
   --version
 
-Data goes to stdout, words to stderr. Status 0: done, 1: failed, 2: bad usage or input; of a command
-that is recorded and fails, it is the status of that.";
+Data goes to stdout, messages to stderr. Status 0: done, 1: failed, 2: bad usage or input; if a
+recorded command fails, its own status.";
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = env::args_os().skip(1).collect();
     match run(&words) {
         Ok(status) => ExitCode::from(status),
-        Err(failure) => tell(&failure),
+        Err(failure) => print_failure(&failure),
     }
 }
 
@@ -69,7 +69,7 @@ fn print_message(text: impl Display) {
 }
 
 /// Prints a failure to stderr; returns the exit code.
-fn tell(failure: &Failure) -> ExitCode {
+fn print_failure(failure: &Failure) -> ExitCode {
     // Foreign names may contain control characters, which a terminal would obey.
     let visible = |text: &str| -> String {
         text.chars().map(|letter| if letter.is_control() { '?' } else { letter }).collect()

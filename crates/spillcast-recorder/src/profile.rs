@@ -32,7 +32,7 @@ fn dimensions(text: &str) -> Outcome<Vec<(&'static str, Dimension)>> {
         Dimension::NAMED.into_iter().find(|(known, _)| known == &name).ok_or_else(|| {
             let all: Vec<&str> = Dimension::NAMED.iter().map(|(name, _)| *name).collect();
             Failure::usage(
-                format!("--by {name}: there is no such"),
+                format!("--by {name}: there is no such column"),
                 format!("give some of {}", all.join(", ")),
             )
         })

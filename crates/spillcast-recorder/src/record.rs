@@ -99,7 +99,7 @@ fn begin(recorder: &mut Recorder, request: &Request) -> Outcome<(Target, Option<
     let how = Observed { was_running: request.pid.is_some(), ..Observed::default() };
     if let Some(pid) = request.pid {
         let target = Target::process(pid.into())?;
-        let none = Failure::usage("a running process loads no library", "");
+        let none = Failure::usage("a running process cannot load the library", "");
         recorder.prepare(Some(pid), None, CallKind::ALL.to_vec(), Err(none))?;
         recorder.observe(pid, how)?;
         return Ok((target, None));

@@ -45,7 +45,7 @@ const UNFINISHED: [&str; 5] = ["parts", "seconds.packed", "samples", "reserve", 
 /// No recording starts with less free space.
 const ROOM_BYTES: u64 = 16 << 20;
 /// Checking and creating takes a moment; a directory that stays locked longer has another reason.
-const PATIENCE: Duration = Duration::from_secs(2);
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reads until the writer ends in any way, then removes the folder. A thread of the writer may
 /// still create files in it, so it retries for 10 s.
 const JANITOR: &str = r#"
@@ -193,7 +193,7 @@ pub fn check_output(path: &Path, force: bool) -> Outcome<()> {
         );
     }
     check_replaceable(path)?;
-    refuse_planted_link(path)?;
+    refuse_foreign_link(path)?;
     if path.exists() && !force {
         return bad(OutputExists, "exists", &format!("replace it with --force, or {OTHER}"));
     }
@@ -307,7 +307,7 @@ fn lock_left(folder: &Path) -> Outcome<Option<File>> {
 fn creation_lock(directory: PathBuf) -> Option<File> {
     // A directory may be writable but not readable; then there is no lock.
     let lock = open_directory(&directory).ok()?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + LOCK_TIMEOUT;
     while Instant::now() < until {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => thread::sleep(Duration::from_millis(10)),
@@ -322,7 +322,7 @@ fn open_directory(path: &Path) -> io::Result<File> {
 }
 
 /// Fails if a symbolic link on the way to an output belongs to another user, who can redirect it.
-pub fn refuse_planted_link(path: &Path) -> Outcome<()> {
+pub fn refuse_foreign_link(path: &Path) -> Outcome<()> {
     let whole = absolute(path).map_err(|error| cannot_write(path, &error))?;
     for place in whole.ancestors() {
         let Ok(meta) = place.symlink_metadata() else { continue };

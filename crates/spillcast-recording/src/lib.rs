@@ -11,7 +11,7 @@
 pub mod cgroups;
 mod checks;
 mod columns;
-mod done_before;
+mod earlier_work;
 pub mod failure;
 pub mod file_sizes;
 mod files;

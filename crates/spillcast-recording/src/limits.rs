@@ -18,7 +18,7 @@ use spillcast_core::system::thread_cpu_ns;
 use crate::cgroups::{CGROUPS, folders, text};
 
 /// Polling many processes takes at most 1 % of a core.
-const LOOKS_EVERY: u32 = 100;
+const PAUSE_RATIO: u32 = 100;
 
 /// An unobserved process that wrote less does not matter.
 const WROTE_MIN_BYTES: u64 = 1 << 20;
@@ -33,7 +33,7 @@ impl Pace {
         }
         let before_ns = thread_cpu_ns();
         look();
-        self.0 = Instant::now() + LOOKS_EVERY * Duration::from_nanos(thread_cpu_ns() - before_ns);
+        self.0 = Instant::now() + PAUSE_RATIO * Duration::from_nanos(thread_cpu_ns() - before_ns);
     }
 }
 
@@ -81,7 +81,7 @@ impl PeakMemory {
                     out_of_reach.insert(member);
                 }
             }
-            *groups = most_held(groups, memory_groups(*pid, Path::new(CGROUPS)));
+            *groups = max_held(groups, memory_groups(*pid, Path::new(CGROUPS)));
         });
     }
 
@@ -264,7 +264,7 @@ pub fn tightest(groups: &[(u64, u64)]) -> Option<(u64, u64)> {
 }
 
 /// Limits and maxima of held bytes after another poll; a different limit means a different group.
-fn most_held(before: &[(u64, u64)], now: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+fn max_held(before: &[(u64, u64)], now: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     if now.is_empty() {
         return before.to_vec();
     }
@@ -364,16 +364,16 @@ mod tests {
     #[test]
     fn the_peak_of_a_group_is_not_that_of_a_later_one() {
         let looks = [vec![(8 << 30, 5 << 30)], vec![(2 << 30, 1)], vec![(2 << 30, 7)], vec![]];
-        let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
+        let groups = looks.into_iter().fold(vec![], |before, now| max_held(&before, now));
         assert_eq!(groups, [(2 << 30, 7)]);
-        assert_eq!(most_held(&groups, vec![(2 << 30, 3)]), groups);
+        assert_eq!(max_held(&groups, vec![(2 << 30, 3)]), groups);
     }
 
     #[test]
     fn a_fuller_outer_group_is_tighter() {
         let looks =
             [vec![(8 << 30, 1 << 30), (9 << 30, 8 << 30)], vec![(8 << 30, 2 << 30), (9 << 30, 1)]];
-        let groups = looks.into_iter().fold(vec![], |before, now| most_held(&before, now));
+        let groups = looks.into_iter().fold(vec![], |before, now| max_held(&before, now));
         assert_eq!(tightest(&groups), Some((9 << 30, 8 << 30)));
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use spillcast_core::capture::Status;
 use spillcast_core::capture::cost::{Cost, Spread};
 
-use crate::done_before::DoneBefore;
+use crate::earlier_work::EarlierWork;
 use crate::file_sizes::SizedFile;
 use crate::files::TempKind;
 use crate::limits::CpuLimits;
@@ -28,7 +28,7 @@ pub struct Meta {
     pub clock: &'static str,
     pub ended_by: EndedBy,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<DoneBefore>,
+    pub before: Option<EarlierWork>,
     pub temp_before: Vec<SizedFile>,
     pub inputs: Vec<SizedFile>,
     pub engine: Engine,

@@ -82,7 +82,7 @@ impl Parts {
                     *self.rows.entry(index).or_default() += 1;
                     return;
                 }
-                Err(error) => self.give_way(error),
+                Err(error) => self.use_fewer(error),
             }
         }
     }
@@ -95,7 +95,7 @@ impl Parts {
     }
 
     /// Makes do with fewer parts after an error, and with none if that does not help.
-    pub fn give_way(&mut self, error: io::Error) {
+    pub fn use_fewer(&mut self, error: io::Error) {
         let gone = error.kind() == io::ErrorKind::NotFound && self.trouble.is_none();
         self.trouble.get_or_insert(error);
         if gone && make_folder(&self.folder).is_ok() {
@@ -123,7 +123,7 @@ impl Parts {
             };
             match exists().and_then(|()| file.get_mut().flush()) {
                 Ok(()) => drop(file.remove()),
-                Err(error) => self.give_way(error),
+                Err(error) => self.use_fewer(error),
             }
         }
         let kept: Vec<_> = self.rows.iter().map(|(&index, &rows)| (index, rows)).collect();

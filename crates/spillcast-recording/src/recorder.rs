@@ -16,7 +16,7 @@ use spillcast_core::proc::high_water_bytes;
 use spillcast_core::system::{now_ns, process_cpu_ns};
 
 use crate::cgroups::CGROUPS;
-use crate::done_before::DoneBefore;
+use crate::earlier_work::EarlierWork;
 use crate::failure::Kind::{CaptureUnavailable, PathMissing};
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, open_files};
@@ -46,7 +46,7 @@ pub struct Recorder {
     pid: i32,
     /// CLOCK_MONOTONIC at the start of the recording.
     pub origin_ns: u64,
-    before: Option<DoneBefore>,
+    before: Option<EarlierWork>,
     temp_before: Vec<SizedFile>,
     machine: Option<Machine>,
     /// Limit, and bytes held at the start, of the memory cgroup with the least room.
@@ -153,7 +153,7 @@ impl Recorder {
         self.capture = Some(capture);
         self.machine = Some(Machine::describe());
         if how.was_running {
-            self.before = DoneBefore::of(pid);
+            self.before = EarlierWork::of(pid);
         }
         self.temp_before = SizedFile::list(open_files(pid));
         self.memory_group = tightest(&memory_groups(pid, Path::new(CGROUPS)));
@@ -186,8 +186,8 @@ impl Recorder {
     }
 
     /// Records what the process, which is already running, has done until now.
-    pub fn know_before(&mut self) {
-        self.before = DoneBefore::of(self.pid);
+    pub fn keep_earlier_work(&mut self) {
+        self.before = EarlierWork::of(self.pid);
     }
 
     /// The name of the capture source; "none" without a capture.

@@ -70,7 +70,7 @@ fn known_refusal(source: &str, error: &io::Error) -> Option<(&'static str, &'sta
             "share those of the host (docker run --pid=host), or use --capture perf",
         ),
         libc::EINVAL => ("the kernel is too old for the eBPF programs", "use --capture perf"),
-        libc::E2BIG => ("it has more threads than eBPF is given room for", "use --capture perf"),
+        libc::E2BIG => ("it has more threads than the eBPF maps hold", "use --capture perf"),
         _ => return None,
     })
 }

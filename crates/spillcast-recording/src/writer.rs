@@ -114,7 +114,7 @@ impl Writer {
                 Err(error) if !self.parts.keeps_any() => return Err(error),
                 // The waits are written, and take up the space.
                 Err(error) => {
-                    self.parts.give_way(error);
+                    self.parts.use_fewer(error);
                     kept = self.finish_waits(zero_ns)?;
                 }
             }
@@ -133,7 +133,7 @@ impl Writer {
                 Err(_) if kept.is_empty() && fs::remove_file(self.folder.join(RESERVE)).is_ok() => {
                 }
                 Err(error) if kept.is_empty() => return Err(error),
-                Err(error) => self.parts.give_way(error),
+                Err(error) => self.parts.use_fewer(error),
             }
         }
     }

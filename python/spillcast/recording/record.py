@@ -173,9 +173,9 @@ class Recorder:
         if self.output is not None:
             self._sinks.insert(0, RecordingOutput(self._core))
 
-    def know_before(self) -> None:
+    def keep_earlier_work(self) -> None:
         """Keep the counts of the work that a running target has done before this call."""
-        self._core.know_before()
+        self._core.keep_earlier_work()
 
     def new_notices(self) -> list[str]:
         """Notices for the user as the recording starts; a source's notice is shown only once."""

@@ -167,7 +167,7 @@ impl<P: Policy> Cache<P> {
             let passes = !options.temp_writes || options.policy == "bypass";
             if !passes && (policy.access(store, request) || policy.holds(store, request.key)) {
                 if let Some(slot) = store.find(request.key) {
-                    store.soil(slot);
+                    store.mark_dirty(slot);
                 }
                 account.flash_write_bytes += bytes;
                 return;

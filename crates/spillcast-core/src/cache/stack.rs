@@ -91,7 +91,7 @@ impl Stack {
     }
 
     /// Counts a line separately from now on; an unknown line counts as used now.
-    pub(crate) fn single_out(&mut self, key: u64) {
+    pub(crate) fn count_separately(&mut self, key: u64) {
         if !self.line_of.contains_key(&key) {
             self.touch(key, 0);
         }

@@ -166,7 +166,7 @@ impl Store {
     }
 
     /// Marks a line as dirty: only the cache holds its content.
-    pub(crate) fn soil(&mut self, slot: u32) {
+    pub(crate) fn mark_dirty(&mut self, slot: u32) {
         self.nodes[slot as usize].object |= DIRTY;
     }
 

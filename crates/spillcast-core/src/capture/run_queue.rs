@@ -92,7 +92,7 @@ impl RunQueue {
             cpu_ns: self.total.cpu_ns - start.total.cpu_ns,
             delay_ns: self.total.delay_ns - start.total.delay_ns,
         };
-        self.others_ns += of_others_ns(scheduled, used_ns);
+        self.others_ns += others_max_ns(scheduled, used_ns);
         self.window = Window { start_ns: now_ns, machine_ns, total: self.total };
     }
 
@@ -109,7 +109,7 @@ impl RunQueue {
 
 /// The part of the threads' delay that others can explain at most, given the CPU time of the whole
 /// machine; all of it if that is unknown.
-pub(crate) fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
+pub(crate) fn others_max_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
         None => scheduled.delay_ns,
@@ -145,11 +145,11 @@ mod tests {
     fn waiting_for_each_other_is_not_waiting_for_others() {
         // Three threads on two CPUs without other load: they wait a third of their time.
         let scheduled = Scheduled { cpu_ns: 2 * S, delay_ns: S };
-        assert_eq!(of_others_ns(scheduled, Some(2 * S)), 0);
+        assert_eq!(others_max_ns(scheduled, Some(2 * S)), 0);
         // Others used as much CPU time as the threads waited for; then more.
-        assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S }, Some(2 * S)), S);
-        assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S / 4 }, Some(2 * S)), S / 4);
-        assert_eq!(of_others_ns(scheduled, None), S);
+        assert_eq!(others_max_ns(Scheduled { cpu_ns: S, delay_ns: S }, Some(2 * S)), S);
+        assert_eq!(others_max_ns(Scheduled { cpu_ns: S, delay_ns: S / 4 }, Some(2 * S)), S / 4);
+        assert_eq!(others_max_ns(scheduled, None), S);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub enum ReadError {
         match (.waits_in_text, .damage) {
             (0, None) => "trace the session with waits: event 10046 at level 8".to_owned(),
             (0, Some((line, fault))) => format!("line {line} is not understood: {fault}"),
-            (n, _) => format!("{n} WAIT lines stand in running text: --lenient reads them"),
+            (n, _) => format!("{n} WAIT lines are within other text: --lenient reads them"),
         }
     )]
     NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64, damage: Option<(u64, &'static str)> },

@@ -25,7 +25,7 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let starting: Vec<_> = (0..lines.len()).filter(|&at| starts(lines[at])).collect();
     // Wrapping breaks most wait lines, the majority of a trace; a single broken line is damage.
     let are_most = |broken: usize| broken >= BROKEN_MIN && 2 * broken >= starting.len();
-    let is_followed = |&&at: &&usize| lines.get(at + 1).is_some_and(|next| may_go_on(next));
+    let is_followed = |&&at: &&usize| lines.get(at + 1).is_some_and(|next| may_continue(next));
     if are_most(starting.iter().filter(is_followed).count()) {
         let (whole, broken) = whole(&lines, bytes.len());
         if are_most(broken) {
@@ -77,7 +77,7 @@ fn starts(line: &[u8]) -> bool {
 }
 
 /// Whether a line may continue the line above it.
-fn may_go_on(line: &[u8]) -> bool {
+fn may_continue(line: &[u8]) -> bool {
     let line = line.trim_ascii();
     !line.is_empty() && !starts(line) && matches!(grammar::parse(line, true), Ok((Line::Text, _)))
 }
@@ -92,7 +92,7 @@ fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     for (used, next) in more.iter().map(|next| next.trim_ascii()).enumerate() {
         // The text of a statement follows its line, and may look like more figures.
         let is_text = line.starts_with(b"PARSING") && known(&whole) > 0;
-        if !may_go_on(next) || (is_text && !next.starts_with(b"sqlid='")) {
+        if !may_continue(next) || (is_text && !next.starts_with(b"sqlid='")) {
             break;
         }
         let within_number = whole.last()?.is_ascii_digit() && next[0].is_ascii_digit();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::capture::run_queue::{Scheduled, machine_cpu_ns, of_others_ns};
+use crate::capture::run_queue::{Scheduled, machine_cpu_ns, others_max_ns};
 use crate::system::now_ns;
 
 /// The cost of other work on the machine to a replay.
@@ -76,7 +76,7 @@ impl Machine {
         Disturbance {
             run_queue_io_ns: io_ns,
             run_queue_ns: scheduled.delay_ns.saturating_sub(io_ns),
-            run_queue_others_ns: of_others_ns(scheduled, taken_ns),
+            run_queue_others_ns: others_max_ns(scheduled, taken_ns),
             all_cpu_ns: (now_ns() - self.begun_ns)
                 * available_parallelism().map_or(1, |n| n.get() as u64),
             others_cpu_ns: taken_ns.map(|ns| ns.saturating_sub(scheduled.cpu_ns)),

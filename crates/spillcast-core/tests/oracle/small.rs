@@ -151,7 +151,7 @@ fn each_damaged_line_is_counted_and_named() {
             (1, "ela= below zero: the wait is counted apart"),
             (2, "WAIT with a parameter that is not a number"),
             (3, "call without c=, e= or tim="),
-            (5, "WAIT that goes on after its last figure"),
+            (5, "WAIT with text after its last figure"),
         ]
     );
     assert_eq!((batch.waits.len(), reading.files[0].waits_unmeasured), (0, 1));

@@ -423,7 +423,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     """The names like ``temp_events``, in upper or lower case. InputError if there are none."""
     matches = [name for name in names if is_like(name, temp_events)]
     if not matches:
-        hint = "no wait is understood: they need level 8 of event 10046, and nam='...' so quoted"
+        hint = "it has no waits, which a trace holds from level 8 of event 10046 on"
         if names:
             is_old = any(is_like(name, "direct path*") for name in names)
             remedy = "up to release 9.2 give 'direct path*'; " if is_old else ""

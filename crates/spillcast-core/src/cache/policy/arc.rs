@@ -8,8 +8,8 @@ use crate::cache::store::{List, Store};
 /// The four lists of the paper, as a line's state: T1, T2, B1 and B2.
 const ONCE: usize = 0;
 const AGAIN: usize = 1;
-const LEFT_ONCE: usize = 2;
-const LEFT_AGAIN: usize = 3;
+const GHOST_ONCE: usize = 2;
+const GHOST_AGAIN: usize = 3;
 
 pub struct Arc {
     lines: usize,
@@ -42,24 +42,24 @@ impl Arc {
         let from = if once > 0 && (many || self.len(AGAIN) == 0) { ONCE } else { AGAIN };
         if let Some(slot) = self.lists[from].tail() {
             store.clean(slot);
-            self.shift(store, slot, from + LEFT_ONCE);
+            self.shift(store, slot, from + GHOST_ONCE);
         }
     }
 
     /// Makes room for a line with an unknown key: case IV of the paper.
     fn make_room(&mut self, store: &mut Store) {
-        let once = self.len(ONCE) + self.len(LEFT_ONCE);
-        let known = once + self.len(AGAIN) + self.len(LEFT_AGAIN);
+        let once = self.len(ONCE) + self.len(GHOST_ONCE);
+        let known = once + self.len(AGAIN) + self.len(GHOST_AGAIN);
         if once == self.lines {
             if self.len(ONCE) < self.lines {
-                self.lists[LEFT_ONCE].forget_oldest(store);
+                self.lists[GHOST_ONCE].forget_oldest(store);
                 self.replace(store, false);
             } else {
                 self.lists[ONCE].forget_oldest(store);
             }
         } else if known >= self.lines {
             if known == 2 * self.lines {
-                self.lists[LEFT_AGAIN].forget_oldest(store);
+                self.lists[GHOST_AGAIN].forget_oldest(store);
             }
             // A discarded line may have left room.
             if self.len(ONCE) + self.len(AGAIN) >= self.lines {
@@ -88,14 +88,14 @@ impl Policy for Arc {
             self.shift(store, slot, AGAIN);
             return true;
         }
-        let (left_once, left_again) = (self.len(LEFT_ONCE) as f64, self.len(LEFT_AGAIN) as f64);
-        self.once_target = if list == LEFT_ONCE {
-            (self.once_target + (left_again / left_once).max(1.0)).min(self.lines as f64)
+        let (ghost_once, ghost_again) = (self.len(GHOST_ONCE) as f64, self.len(GHOST_AGAIN) as f64);
+        self.once_target = if list == GHOST_ONCE {
+            (self.once_target + (ghost_again / ghost_once).max(1.0)).min(self.lines as f64)
         } else {
-            (self.once_target - (left_once / left_again).max(1.0)).max(0.0)
+            (self.once_target - (ghost_once / ghost_again).max(1.0)).max(0.0)
         };
         if self.len(ONCE) + self.len(AGAIN) >= self.lines {
-            self.replace(store, list == LEFT_AGAIN);
+            self.replace(store, list == GHOST_AGAIN);
         }
         self.shift(store, slot, AGAIN);
         store.admitted += 1;

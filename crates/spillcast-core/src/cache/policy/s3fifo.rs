@@ -15,7 +15,7 @@ const GHOST: usize = 2;
 const USE: u32 = 1 << LIST_BITS;
 const USES_MAX: u32 = 3;
 /// Uses in the small queue from which a line moves on to the main one.
-const USES_TO_STAY: u32 = 2;
+const PROMOTE_USES: u32 = 2;
 
 pub(crate) struct S3Fifo {
     lines: usize,
@@ -48,7 +48,7 @@ impl S3Fifo {
 
     fn evict_small(&mut self, store: &mut Store) {
         while let Some(slot) = self.lists[SMALL].pop(store) {
-            if store.state(slot) >= USES_TO_STAY * USE {
+            if store.state(slot) >= PROMOTE_USES * USE {
                 self.enter(store, slot, MAIN);
                 continue;
             }

@@ -23,7 +23,7 @@ use crate::proc::{children, family, numbers_in, parent, threads_of};
 use crate::system::raise_descriptor_limit;
 
 /// Descriptors that are reserved for everything else that a recorder opens.
-const SPARED: usize = 48;
+const RESERVED: usize = 48;
 
 /// Observes threads one by one; the threads and processes that they start are followed.
 pub(crate) struct ByThread {
@@ -95,7 +95,7 @@ impl source::Observer for ByThread {
         let threads = |&pid: &i32| Ok(threads_of(pid)?.len());
         let threads: usize = processes.iter().map(threads).sum::<io::Result<usize>>()?;
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) as usize;
-        let used = numbers_in("/proc/self/fd")?.len() + SPARED;
+        let used = numbers_in("/proc/self/fd")?.len() + RESERVED;
         let room = limit.saturating_sub(used) / self.events.descriptors();
         if room == 0 {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));

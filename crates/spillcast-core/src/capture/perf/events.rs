@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use aya::util::online_cpus;
 use spillcast_calls::CallKind;
 
-use super::open::{self, Also, EVERYONE};
+use super::open::{self, ALL_TIDS, Also};
 use super::tracepoints::Tracepoints;
 
 use crate::lock::lock;
 
 /// Up to this many CPUs, stacks of all processes are sampled: each CPU copies 3 MB a second.
-const EVERYONES_CPUS_MAX: usize = 16;
+const ALL_CPUS_MAX: usize = 16;
 
 /// Takes over an event that was opened.
 type Add<'a> = dyn FnMut(OwnedFd) -> io::Result<()> + 'a;
@@ -56,9 +56,9 @@ impl Events {
 
     /// Whether this process may observe all others at once. This needs a kernel filter by name and
     /// so tracefs, which has the tracepoint of renamings.
-    pub(crate) fn may_observe_everyone(&self) -> bool {
+    pub(crate) fn may_observe_all(&self) -> bool {
         let event =
-            || open::tracepoint(self.calls.first()?.0, EVERYONE, self.cpus[0], Also::Nothing).ok();
+            || open::tracepoint(self.calls.first()?.0, ALL_TIDS, self.cpus[0], Also::Nothing).ok();
         self.tracepoints.renaming.is_some() && event().is_some()
     }
 
@@ -86,8 +86,8 @@ impl Events {
     /// Opens the context switches, forks and exits of all threads of the machine.
     pub(crate) fn open_switches(&self) -> io::Result<()> {
         self.open_each(|cpu, add| {
-            add(open::switches(EVERYONE, cpu)?)?;
-            self.add_samples(EVERYONE, cpu, add)
+            add(open::switches(ALL_TIDS, cpu)?)?;
+            self.add_samples(ALL_TIDS, cpu, add)
         })
     }
 
@@ -107,7 +107,7 @@ impl Events {
             }
         };
         add_or_note(open::samples(tid, cpu))?;
-        if tid == EVERYONE && self.cpus.len() > EVERYONES_CPUS_MAX {
+        if tid == ALL_TIDS && self.cpus.len() > ALL_CPUS_MAX {
             return Ok(());
         }
         add_or_note(open::stacks(tid, cpu))
@@ -123,15 +123,15 @@ impl Events {
         self.open_each(|cpu, add| {
             // In a waking, `comm` is the name of the woken thread.
             if let Some(waking) = self.tracepoints.waking {
-                let wakings = open::kernel_tracepoint(waking.id, EVERYONE, cpu, Also::Nothing)?;
+                let wakings = open::kernel_tracepoint(waking.id, ALL_TIDS, cpu, Also::Nothing)?;
                 add(filtered(wakings, "comm")?)?;
             }
             if let Some(renaming) = self.tracepoints.renaming {
-                let renamings = open::kernel_tracepoint(renaming.id, EVERYONE, cpu, Also::Wakes)?;
+                let renamings = open::kernel_tracepoint(renaming.id, ALL_TIDS, cpu, Also::Wakes)?;
                 add(filtered(renamings, "oldcomm")?)?;
             }
             self.calls.iter().try_for_each(|&(id, also)| {
-                let event = open::tracepoint(id, EVERYONE, cpu, also)?;
+                let event = open::tracepoint(id, ALL_TIDS, cpu, also)?;
                 add(filtered(event, "comm")?)
             })
         })

@@ -70,7 +70,7 @@ enum Way {
 /// Determines the tracepoints and maps the rings. Errors say why perf events cannot be used.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
     let events = Arc::new(Events::new(calls)?);
-    let way = match events.may_observe_everyone() {
+    let way = match events.may_observe_all() {
         true => Way::SystemWide(Arc::new(SystemWide::new(events.clone()))),
         false => Way::ByThread(Arc::new(ByThread::new(events.clone()))),
     };
@@ -166,8 +166,8 @@ impl PerfSource {
     /// Looks up the files of opened descriptors before they can be closed, as far as possible.
     fn look_at_opened(&mut self) {
         loop {
-            let newborn = self.newborn();
-            let observes = |record: &Record| self.way.observes(record, &newborn);
+            let new_pids = self.new_pids();
+            let observes = |record: &Record| self.way.observes(record, &new_pids);
             if !self.lookups.look(&self.pending, observes) {
                 return;
             }
@@ -177,9 +177,9 @@ impl PerfSource {
     }
 
     /// Processes that observed processes have just started, by pending forks.
-    fn newborn(&self) -> HashSet<i32> {
+    fn new_pids(&self) -> HashSet<i32> {
         match &self.way {
-            Way::SystemWide(everyone) => everyone.newborn(&self.pending),
+            Way::SystemWide(everyone) => everyone.new_pids(&self.pending),
             Way::ByThread(_) => HashSet::new(),
         }
     }
@@ -187,10 +187,10 @@ impl PerfSource {
 
 impl Way {
     /// Whether a record may belong to an observed process, as far as is known by now.
-    fn observes(&self, record: &Record, newborn: &HashSet<i32>) -> bool {
+    fn observes(&self, record: &Record, new_pids: &HashSet<i32>) -> bool {
         match self {
             Way::SystemWide(everyone) => {
-                newborn.contains(&record.pid)
+                new_pids.contains(&record.pid)
                     || everyone.observes(record.pid)
                     || everyone.observes(record.tid)
             }

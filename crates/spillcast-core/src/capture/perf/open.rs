@@ -45,7 +45,7 @@ pub(crate) enum Also {
 }
 
 /// Instead of a thread id: all threads of the machine, with one CPU.
-pub(crate) const EVERYONE: i32 = -1;
+pub(crate) const ALL_TIDS: i32 = -1;
 /// Instead of a thread id: the calling thread.
 pub(crate) const THIS_THREAD: i32 = 0;
 

@@ -68,18 +68,18 @@ impl SystemWide {
     }
 
     /// Processes that observed processes start in `records`, which are in chronological order.
-    pub(crate) fn newborn(&self, records: &[Record]) -> HashSet<i32> {
+    pub(crate) fn new_pids(&self, records: &[Record]) -> HashSet<i32> {
         let observed = lock(&self.observed);
-        let mut newborn = HashSet::new();
+        let mut new_pids = HashSet::new();
         for record in records {
             if let Payload::Fork { parent } = record.payload
                 && parent != record.pid
-                && (observed.contains_key(&parent) || newborn.contains(&parent))
+                && (observed.contains_key(&parent) || new_pids.contains(&parent))
             {
-                newborn.insert(record.pid);
+                new_pids.insert(record.pid);
             }
         }
-        newborn
+        new_pids
     }
 
     /// Whether the process or thread is already known to be observed.
@@ -252,7 +252,7 @@ mod tests {
             record(200, 9, fork(3)),
             record(210, 9, AWAY),
         ];
-        assert_eq!(everyone.newborn(&records), HashSet::from([8, 9]));
+        assert_eq!(everyone.new_pids(&records), HashSet::from([8, 9]));
         assert_eq!(kept(&everyone, &records), [110, 130, 140, 150, 160, 170]);
         assert!(everyone.observes(8) && !everyone.observes(9));
         // Attached before the record of its fork is read.

@@ -208,14 +208,14 @@ impl Search {
         if !self.open(id)? {
             return Ok(());
         }
-        self.look_beside(id, 1)?;
-        self.look_beside(id, -1)?;
+        self.try_neighbours(id, 1)?;
+        self.try_neighbours(id, -1)?;
         for distance in (0..NEAR).step_by(NEAR_STEP) {
             for near in [id as i32 - distance, id as i32 + distance] {
                 let in_range = (1..=ID_MAX as i32).contains(&near);
                 if !self.tracepoints.complete() && in_range && self.open(near as u16)? {
-                    self.look_beside(near as u16, 1)?;
-                    self.look_beside(near as u16, -1)?;
+                    self.try_neighbours(near as u16, 1)?;
+                    self.try_neighbours(near as u16, -1)?;
                 }
             }
         }
@@ -223,7 +223,7 @@ impl Search {
     }
 
     /// Tries the numbers beside a hit until `MISSES_MAX` in a row are misses.
-    fn look_beside(&mut self, id: u16, direction: i32) -> io::Result<()> {
+    fn try_neighbours(&mut self, id: u16, direction: i32) -> io::Result<()> {
         let (mut next, mut misses) = (id as i32 + direction, 0);
         while misses < MISSES_MAX && (1..=ID_MAX as i32).contains(&next) {
             misses = if self.open(next as u16)? { 0 } else { misses + 1 };

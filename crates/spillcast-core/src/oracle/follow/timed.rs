@@ -23,7 +23,7 @@ impl Follower {
     ) {
         if !self.is_trace && line > HEAD_LINES {
             self.summary.waits_in_text += 1;
-            return self.damage(line, "WAIT in running text, which is read only when asked for");
+            return self.damage(line, "WAIT within other text, which only --lenient reads");
         }
         self.in_header = false;
         self.is_trace = true;

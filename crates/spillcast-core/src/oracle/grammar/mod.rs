@@ -93,7 +93,7 @@ fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fa
             break;
         }
     }
-    text.ended("call that goes on after its last figure")?;
+    text.ended("call with text after its last figure")?;
     let needed = if kind == CallKind::Rpc { C | E } else { C | E | TIM };
     if seen & needed == needed { Ok(Line::Call(call)) } else { Err("call without c=, e= or tim=") }
 }
@@ -234,6 +234,6 @@ fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
 
 fn binds(text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
-    text.ended("BINDS that goes on after its cursor number")?;
+    text.ended("BINDS with text after its cursor number")?;
     Ok(Line::Binds { cursor })
 }

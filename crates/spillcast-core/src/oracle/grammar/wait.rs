@@ -45,7 +45,7 @@ pub(super) fn wait<'a>(
         tim = text.int().ok_or("WAIT whose tim= is not a number")?;
     }
     if tail == Tail::Refused {
-        text.ended("WAIT that goes on after its last figure")?;
+        text.ended("WAIT with text after its last figure")?;
     }
     let wait = WaitLine { event: 0, cursor, ela, params, roles, object, tim };
     Ok((Line::Wait(wait), event))

@@ -47,7 +47,7 @@ impl<'a> Engine<'a> {
     ) -> Engine<'a> {
         let made = match (psync, ring.slices(1).next()) {
             (false, Some(memory)) => Ring::new(file, memory).map_err(|error| refusal(&error)),
-            _ => Err("psync was asked for".to_owned()),
+            _ => Err("psync was requested".to_owned()),
         };
         match made {
             Ok(ring) => Engine { ring: Some(ring), threads, refusal: None },

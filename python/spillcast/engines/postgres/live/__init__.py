@@ -173,7 +173,7 @@ class _WatchedSession(_PostgresSession):
 
     def observe(self) -> None:
         super().observe()
-        self.recorder.know_before()
+        self.recorder.keep_earlier_work()
 
     def watch(self) -> None:
         # Requested before the query ends, because the server does not count a cancelled call: if

@@ -5,7 +5,7 @@ use spillcast_core::proc::{Stat, age_s, family, moved};
 
 /// Sums of a process and its descendants up to the start of the recording.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct DoneBefore {
+pub struct EarlierWork {
     /// Time since its start.
     pub ran_s: f64,
     pub cpu_s: f64,
@@ -14,9 +14,9 @@ pub struct DoneBefore {
     pub written_bytes: Option<u64>,
 }
 
-impl DoneBefore {
+impl EarlierWork {
     /// The sums up to now; None if the process has ended.
-    pub fn of(pid: i32) -> Option<DoneBefore> {
+    pub fn of(pid: i32) -> Option<EarlierWork> {
         let ran_s = age_s(pid, "")?;
         let (mut cpu_ns, mut sums) = (0, Some((0, 0)));
         for member in family(pid) {
@@ -26,7 +26,7 @@ impl DoneBefore {
                 .zip(moved(member))
                 .map(|(sum, more)| (sum.0 + more.read_bytes, sum.1 + more.written_bytes));
         }
-        Some(DoneBefore {
+        Some(EarlierWork {
             ran_s,
             cpu_s: cpu_ns as f64 / 1e9,
             bytes: sums.map(|(read, written)| read + written),
