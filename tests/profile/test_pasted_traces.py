@@ -35,6 +35,8 @@ def at_columns(width):
         at_columns(80),
         lambda line: [f"    {part}" for part in at_words(80)(line)],
         lambda line: line.replace(" tim=", "\ntim=").split("\n"),
+        lambda line: [line.replace("'", "\u2019")],
+        lambda line: [f"> {line}".replace("'", "\u2018", 1).replace("'", "\u2019")],
     ],
 )
 @cases("times", [1, 80])

@@ -1,4 +1,5 @@
-//! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines.
+//! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines,
+//! straightens quotes.
 
 use std::iter::repeat_n;
 
@@ -17,6 +18,7 @@ pub(super) fn is_pasted(bytes: &[u8]) -> bool {
 
 /// The trace with whole lines; empty lines beside rejoined lines preserve the line numbers.
 pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
+    let bytes = with_straight_quotes(bytes);
     let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
     for line in &mut lines {
@@ -33,6 +35,21 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
         }
     }
     if mark.is_empty() { bytes } else { lines.join(&b'\n') }
+}
+
+/// The trace with straight quotes, if a page made the quotes of its waits typographic.
+fn with_straight_quotes(bytes: Vec<u8>) -> Vec<u8> {
+    if memchr::memmem::find(&bytes, b"nam=\xe2\x80").is_none() {
+        return bytes;
+    }
+    let mut straight = Vec::with_capacity(bytes.len());
+    let mut rest = &bytes[..];
+    while let Some((&byte, after)) = rest.split_first() {
+        let is_quote = matches!(rest, [0xe2, 0x80, 0x98 | 0x99, ..]);
+        straight.push(if is_quote { b'\'' } else { byte });
+        rest = if is_quote { &rest[3..] } else { after };
+    }
+    straight
 }
 
 fn lines_of(bytes: &[u8]) -> Vec<&[u8]> {
