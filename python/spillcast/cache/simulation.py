@@ -305,7 +305,7 @@ class Curve(Tabular):
         verdict = "No cache size gives any hits."
         if enough is not None:
             size = format_bytes(enough)
-            verdict = f"A cache of {size} has {HITS_SHARE:.0%} of the hits of any size."
+            verdict = f"A cache of {size} has {HITS_SHARE:.0%} of the hits of the largest."
         rows = list(zip(sizes, self.miss_ratios(sizes), strict=True))
         return Display(verdict, columns, rows)
 
