@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from itertools import dropwhile, pairwise, takewhile
+from itertools import chain, dropwhile, groupby, pairwise, takewhile
 
 from spillcast.evidence.table_rows import KNOWN_COLUMNS, html_tables, unescaped
 
@@ -47,7 +47,7 @@ _SEARCHED_MAX = 1000
 _RECORD_END = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time, without its quotes.
-_TIME_IN_SQL = re.compile(r"to_(?:date|timestamp)\w*\((.*),[^,]*\)", re.IGNORECASE)
+_TIME_IN_SQL = re.compile(r"^to_(?:date|timestamp)\w*\((.*),[^,]*\)$", re.IGNORECASE)
 _SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|[(),;]|[^'(),;]++")
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
 _SET = re.compile(r"\d+ rows? in set\b.*")
@@ -426,7 +426,13 @@ def beside(lines: list[str]) -> list[str] | None:
         if _RECORD_END.fullmatch(line):
             records.append({})
         elif (field := _BESIDE.fullmatch(line)) and (name := field[1] or field[3]):
+            if name in records[-1]:
+                # The end of a record is missing.
+                return None
             records[-1][name] = (field[2] or field[4] or "").strip()
+        elif records[-1] and line.strip():
+            # A value continues.
+            return None
         else:
             others.append(line)
     *ended, rest = records
@@ -454,17 +460,29 @@ def stacked(lines: list[str]) -> list[str] | None:
     names, rules = lines[first:end:2], lines[first + 1 : end : 2]
     if not _EXPORTED_COLUMNS.search(" ".join(names)):
         return None
+    at_prompt = next((at for at in range(end, len(lines)) if lines[at].startswith("SQL>")), None)
     # Each page has the headings again.
-    body = [line for line in lines[end:] if line.strip() and line not in (*names, *rules)]
-    height = len(names)
-    rest = len(body) % height
-    rows = [body[at : at + height] for at in range(0, len(body) - rest, height)]
+    headings = {*names, *rules}
+    parts = _parts([line for line in lines[end:at_prompt] if line not in headings])
+    count = sum(1 for _ in takewhile(lambda part: len(part) % len(names) == 0, parts))
+    if any(len(part) > 1 for part in parts[count:]):
+        # A line is missing, or is blank because all of its columns are null.
+        return None
+    table = chain(*parts[:count])
+    rows = zip(*[table] * len(names), strict=True)
     widths = [len(rule.rstrip()) for rule in rules]
     joined = [
         " ".join(part.ljust(width) for part, width in zip(row, widths, strict=True))
         for row in (names, rules, *rows)
     ]
-    return [*lines[:first], *joined, *body[len(body) - rest :]]
+    below = [] if at_prompt is None else lines[at_prompt:]
+    return [*lines[:first], *joined, *chain(*parts[count:]), *below]
+
+
+def _parts(lines: list[str]) -> list[list[str]]:
+    """The lines between blank lines."""
+    parts = groupby(lines, lambda line: bool(line.strip()))
+    return [list(part) for has_text, part in parts if has_text]
 
 
 def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:

@@ -78,7 +78,7 @@ _MARK = re.compile(r"```(?:[a-z]+$)?")
 _REMARK = re.compile(
     r"(?:(?<=\S)[ \t]+(?:[←⟵⬅⇐◄◀]|<(?:-+|={2,})(?=[ \t]))"
     r"|^([ \t]*+\w++[ \t]*+[|│:][ \t]*+-?[\d.]++)[ \t]++(?://|--|#))"
-    r"(?![^\n]*(?:[\"<>{}]|=\d|\dkB))[^\n]*",
+    r"(?:(?!=\d|\dkB)[^\n\"<>{}←⟵⬅⇐◄◀])*+$",
     re.MULTILINE,
 )
 #: The start of JSON or of a string, but not of a time in brackets.

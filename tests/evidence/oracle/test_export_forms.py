@@ -93,6 +93,37 @@ def test_rows_that_are_cut_within_their_last_number_are_refused(figures, form):
         figures(text[: text.rindex("6036") + 2], elapsed_s=600)
 
 
+@cases(
+    ("form", "line"),
+    [
+        (printed, "-----------------\n"),
+        (developer_xml, "\t</ROW>\n\t<ROW>\n"),
+        (stacked, f"{9434:>28} {27464:>28}\n"),
+    ],
+)
+def test_rows_without_one_of_their_lines_are_refused(figures, form, line):
+    text = form(WAITS)
+    assert line in text
+    with pytest.raises(InputError):
+        figures(text.replace(line, "", 1), elapsed_s=600)
+
+
+def test_rows_in_lines_of_which_some_are_blank_are_refused(tmp_path):
+    """The event of a session on CPU is null; it is alone in its line."""
+    names = ["SAMPLE_TIME", "EVENT", "SESSION_ID"]
+    heading = "".join(f"{name:30}\n{'-' * 30}\n" for name in names)
+    rows = "".join(f"{row[name]}\n" for row in SAMPLES for name in names)
+    (path := tmp_path / "ash.txt").write_text(heading + rows)
+    with pytest.raises(InputError):
+        read_ash(path)
+
+
+@cases("form", [printed, developer_xml])
+def test_values_that_continue_in_another_line_are_refused(figures, form):
+    with pytest.raises(InputError):
+        figures(form(WAITS).replace("path read", "path\nread"), elapsed_s=600)
+
+
 @cases("form", FORMS)
 def test_samples_of_ash(tmp_path, form):
     (path := tmp_path / "ash.txt").write_text(form(SAMPLES))

@@ -52,7 +52,7 @@ _SEPARATED = re.compile(
 )
 #: The heading of a report that SQL*Plus prints, and its underline, not the rule of a table.
 _PAGE_HEADING = re.compile(
-    r"^(?:PLAN_TABLE_)?OUTPUT\s*?\n(?:-+\s*?\n(?!\s*\|\s*Id\b))?", re.MULTILINE
+    r"^(?:PLAN_TABLE_)?OUTPUT[^\S\n]*+\n(?:-++[^\S\n]*+\n(?!\s*\|\s*Id\b))?", re.MULTILINE
 )
 #: Tabs that separate cells. Below a rule of dashes, SQL*Plus writes tabs in place of blanks.
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
