@@ -3,6 +3,7 @@
 import pytest
 
 from cases import cases
+from spillcast.errors import InputError
 from spillcast.evidence.numbers import number_of, rounded_number, seconds_of
 
 
@@ -134,6 +135,8 @@ def test_waits_below_one_unit_may_omit_the_zero(figures, text):
     [
         ("TIME_WAITED", 100),
         ("TIME_WAITED_CS", 100),
+        ("TIME_WAITED_HSECS", 100),
+        ("TIME_WAITED_NS", 1e9),
         ("TIME_WAITED_MICRO", 1e6),
         ("TIME_WAITED_MS", 1e3),
         ("TIME_WAITED_SECONDS", 1),
@@ -149,3 +152,10 @@ def test_the_name_of_a_column_of_times_tells_its_unit(figures, name, per_s):
     text += f"direct path write temp,38.8,1368,25.1,2631.6,{3600 * per_s:g}\n"
     result = figures(text, elapsed_s=20_000)
     assert (result.reads.count, result.total_s) == (9434, pytest.approx(10_800))
+
+
+@cases("name", ["TIME_WAITED_MIN", "TIME_WAITED_RATIO", "TIME_WAITED_STDDEV", "TIME_WAITED_DAYS"])
+def test_a_column_of_times_without_a_known_unit_is_no_total(figures, name):
+    text = f"EVENT,TOTAL_WAITS,{name}\ndirect path read temp,9434,72\n"
+    with pytest.raises(InputError):
+        figures(text, elapsed_s=20_000)

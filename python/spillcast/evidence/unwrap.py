@@ -13,7 +13,7 @@ from itertools import dropwhile, pairwise, takewhile
 from textwrap import dedent
 from typing import Any
 
-from spillcast.evidence import tables
+from spillcast.evidence import exported_rows, tables
 from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
 
@@ -482,7 +482,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
-    *(tables.inserts, tables.beside, tables.stacked),
+    *(exported_rows.inserts, exported_rows.beside, exported_rows.stacked),
     *(tables.headless, tables.expanded, tables.column, tables.grid),
     _logged,
 )

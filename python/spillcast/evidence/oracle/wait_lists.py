@@ -52,17 +52,21 @@ _DELTA = "delta"
 _RANGE, _CHANCE_MAX = 1e3, 0.01
 #: Units of times, by a part of the column's name.
 _UNITS_S = (
+    (re.compile(r"nano|[(_]ns"), 1e-9),
     # Snapper prints differences in microseconds.
     (re.compile(r"micro|[(_]us|^delta$"), 1e-6),
     (re.compile(r"[(_]ms|milli"), 1e-3),
-    (re.compile(r"[(_]cs|centi|(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
-    (re.compile(r"(?<![mu])sec"), 1.0),
-    (re.compile(r"[(_]min"), 60.0),
+    (
+        re.compile(r"[(_]cs|[ch]sec|centi|hundredth|(?:time_waited|average_wait)(?:_fg|_?delta)?$"),
+        1e-2,
+    ),
+    (re.compile(r"(?<![munch])sec|[(_]s$"), 1.0),
+    (re.compile(r"\(min|_min(?:s|ute)"), 60.0),
     (re.compile(r"[(_]h(?:ou)?r"), 3600.0),
 )
-#: Names of percentages, and of times that are no totals.
+#: Parts of the names of percentages, and of times that are no totals.
 _PERCENTAGE = re.compile(r"^%|pct|perc")
-_NO_TOTAL = re.compile(r"avg|aver|mean|max|^min|prev|last|per_")
+_NO_TOTAL = re.compile(r"avg|aver|mean|median|std|max|^min|prev|last|per_")
 _MS = 1e-3
 #: The resolution of an event's total time in views.
 _TICK_S = 0.01
@@ -236,7 +240,7 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     if event is None:
         return None
     measured = ReportTable([name for name in names if not _PERCENTAGE.search(name)])
-    whole = ReportTable([name for name in measured.names if not _NO_TOTAL.search(name)])
+    whole = ReportTable([name for name in measured.names if _is_total(name)])
     totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
     total = next(filter(None, map(whole.named, totals)), _DELTA if _DELTA in names else None)
     # A title directly above the heading becomes a part of the names.
@@ -270,6 +274,12 @@ def _error(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
     """The error (s) of counts times means, which selects one of several columns that fit."""
     waits = filter(None, (_wait(row, columns) for row in rows))
     return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
+
+
+def _is_total(name: str) -> bool:
+    """Whether a column may be a total; one of a view is none if its unit is unknown."""
+    has_unit = "time_wait" not in name or any(part.search(name) for part, _ in _UNITS_S)
+    return has_unit and _NO_TOTAL.search(name) is None
 
 
 def _unit_s(name: str, otherwise: float) -> float:

@@ -1,0 +1,118 @@
+"""Reads rows that Oracle's clients and IDEs write as commands, records or several lines each."""
+
+import re
+from itertools import chain, groupby, takewhile
+
+from spillcast.evidence.table_rows import KNOWN_COLUMNS
+from spillcast.evidence.tables import as_lines
+
+_INSERT = re.compile(r"\binsert\s+into\s[^()]{1,200}\(([^()]*)\)\s*values\b", re.IGNORECASE)
+#: Known columns, and those of wait views and ASH, whose readers read other forms of tables.
+_EXPORTED_COLUMNS = re.compile(
+    rf"{KNOWN_COLUMNS.pattern}|^(?=.*\bevent\b).*\btotal_waits\b"
+    r"|^(?=.*\bsample_time\b).*\bsession_(?:id|state)\b",
+    re.IGNORECASE,
+)
+#: A column of a record beside its value, as in print_table and in SQL Developer's XML, and its end.
+_BESIDE = re.compile(
+    r"\s*(?:([A-Z][\w$#]*+) *: ?(.*)|<COLUMN NAME=\"([^\"]+)\"><!\[CDATA\[(.*)\]\]></COLUMN>)\s*"
+)
+#: The number of first lines in which a record begins.
+_SEARCHED_MAX = 1000
+_RECORD_END = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*")
+_UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
+#: A conversion to a time, without its quotes.
+_TIME_IN_SQL = re.compile(r"^to_(?:date|timestamp)\w*\((.*),[^,]*\)$", re.IGNORECASE)
+_SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|[(),;]|[^'(),;]++")
+
+
+def inserts(lines: list[str]) -> list[str] | None:
+    """Rows of statements in INSERT commands, as IDEs export them."""
+    _, *parts = _INSERT.split("\n".join(lines))
+    if len(set(parts[::2])) != 1 or not _EXPORTED_COLUMNS.search(parts[0].replace("\n", " ")):
+        return None
+    rows: list[list[str]] = []
+    depth = 0
+    for body in parts[1::2]:
+        for token in _SQL_TOKEN.findall(body):
+            depth += (token == "(") - (token == ")")
+            if token == "(" and depth == 1:
+                rows.append([""])
+            elif token == "," and depth == 1:
+                rows[-1].append("")
+            elif depth > 0:
+                rows[-1][-1] += token[1:-1].replace("''", "'") if token[0] == "'" else token.strip()
+    if depth:
+        return None
+    rows = [[_TIME_IN_SQL.sub(r"\1", cell) for cell in row] for row in rows]
+    return as_lines([name.strip(' "`\n') for name in parts[0].split(",")], rows)
+
+
+def beside(lines: list[str]) -> list[str] | None:
+    """Records with the name of each column beside its value, as CSV."""
+    fields = filter(None, map(_BESIDE.fullmatch, lines[:_SEARCHED_MAX]))
+    if not _EXPORTED_COLUMNS.search(" ".join(field[1] or field[3] for field in fields)):
+        return None
+    others: list[str] = []
+    records: list[dict[str, str]] = [{}]
+    for line in lines:
+        if _RECORD_END.fullmatch(line):
+            records.append({})
+        elif (field := _BESIDE.fullmatch(line)) and (name := field[1] or field[3]):
+            if name in records[-1]:
+                # The end of a record is missing.
+                return None
+            records[-1][name] = (field[2] or field[4] or "").strip()
+        elif records[-1] and line.strip():
+            # A value continues.
+            return None
+        else:
+            others.append(line)
+    *ended, rest = records
+    ended = [record for record in ended if record]
+    names = list(ended[0]) if ended else []
+    # Without the end of its last record a text is cut.
+    if rest or any(list(record) != names for record in ended):
+        return None
+    return [*others, *as_lines(names, [list(record.values()) for record in ended])]
+
+
+def stacked(lines: list[str]) -> list[str] | None:
+    """Rows of SQL*Plus that it prints in several lines, below as many headings with underlines."""
+
+    def is_heading(at: int) -> bool:
+        return bool(lines[at].strip()) and _UNDERLINES.fullmatch(lines[at + 1]) is not None
+
+    places = range(len(lines) - 3)
+    first = next((at for at in places if is_heading(at) and is_heading(at + 2)), None)
+    if first is None:
+        return None
+    end = first + 4
+    while end + 1 < len(lines) and is_heading(end):
+        end += 2
+    names, rules = lines[first:end:2], lines[first + 1 : end : 2]
+    if not _EXPORTED_COLUMNS.search(" ".join(names)):
+        return None
+    at_prompt = next((at for at in range(end, len(lines)) if lines[at].startswith("SQL>")), None)
+    # Each page has the headings again.
+    headings = {*names, *rules}
+    parts = _parts([line for line in lines[end:at_prompt] if line not in headings])
+    count = sum(1 for _ in takewhile(lambda part: len(part) % len(names) == 0, parts))
+    if any(len(part) > 1 for part in parts[count:]):
+        # A line is missing, or is blank because all of its columns are null.
+        return None
+    table = chain(*parts[:count])
+    rows = zip(*[table] * len(names), strict=True)
+    widths = [len(rule.rstrip()) for rule in rules]
+    joined = [
+        " ".join(part.ljust(width) for part, width in zip(row, widths, strict=True))
+        for row in (names, rules, *rows)
+    ]
+    below = [] if at_prompt is None else lines[at_prompt:]
+    return [*lines[:first], *joined, *chain(*parts[count:]), *below]
+
+
+def _parts(lines: list[str]) -> list[list[str]]:
+    """The lines between blank lines."""
+    parts = groupby(lines, lambda line: bool(line.strip()))
+    return [list(part) for has_text, part in parts if has_text]
