@@ -142,22 +142,33 @@ fn events_of_a_source_become_waits_seconds_and_counts() {
     assert_eq!(*attached.0.lock().unwrap(), [PID]);
 }
 
-#[test]
-fn a_file_that_the_source_did_not_identify_stays_unknown() {
-    // When the calls are taken, the number of the descriptor is another file's.
-    let (pid, file) = (std::process::id() as i32, tempfile::tempfile().unwrap());
-    let (fd, begin_ns) = (file.as_raw_fd(), now_ns() + 1_000_000_000);
+/// Numbers of rows and of calls on unknown files: `opened` is opened and not identified, duplicated
+/// to `copy`, and `read`.
+fn unidentified(opened: i32, copy: i32, read: i32) -> (usize, u64) {
+    let (pid, begin_ns) = (std::process::id() as i32, now_ns() + 1_000_000_000);
     let call = |kind, fd, at_ns, ret| {
         let span_ns = (begin_ns + at_ns, begin_ns + at_ns + 300);
         Event::Call(Call::of((pid, pid), kind, fd, span_ns, ret), Inside::default())
     };
-    let open = call(CallKind::Openat, -1, 0, fd.into());
-    let events = vec![open, Event::Unidentified { pid, fd }, call(CallKind::Read, fd, 1_000, 64)];
+    let events = vec![
+        call(CallKind::Openat, -1, 0, opened.into()),
+        Event::Unidentified { pid, fd: opened },
+        call(CallKind::Dup2, opened, 1_000, copy.into()),
+        call(CallKind::Read, read, 2_000, 64),
+    ];
     let paper = Paper { events, attached: Arc::default() };
     let mut capture = Capture::start(Box::new(paper), &[pid], TempRules::default()).unwrap();
     capture.stop();
-    assert_eq!(capture.take().waits.rows.iter().count(), 0);
-    assert_eq!(capture.status().counts.unknown_file, 1);
+    (capture.take().waits.rows.iter().count(), capture.status().counts.unknown_file)
+}
+
+#[test]
+fn a_file_that_the_source_did_not_identify_is_looked_up_only_by_another_number() {
+    // When the calls are taken, a number that was closed is another file's.
+    let file = tempfile::tempfile().unwrap();
+    let (fd, closed) = (file.as_raw_fd(), 1 << 20);
+    assert_eq!(unidentified(fd, closed, fd), (0, 1));
+    assert_eq!(unidentified(closed, fd, fd), (1, 0));
 }
 
 #[test]

@@ -252,7 +252,7 @@ impl Assembler {
             .descriptors
             .iter()
             .filter(|(key, _)| key.0 == parent)
-            .map(|(key, descriptor)| ((child, key.1), descriptor.clone()))
+            .map(|(key, descriptor)| ((child, key.1), descriptor.copied()))
             .collect();
         self.descriptors.extend(copies);
         self.rules.fork(parent, child);

@@ -14,7 +14,7 @@ const COMPARED_MAX: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Descriptor {
     pub(super) file: Option<File>,
-    /// A look-up comes too late: by now the number may be another file's.
+    /// A look-up comes too late: by now this number of this process may be another file's.
     pub(super) unidentified: bool,
     pub(super) opened: Arc<Mutex<Opened>>,
 }
@@ -34,6 +34,11 @@ impl Descriptor {
     pub(super) fn opened(&self) -> MutexGuard<'_, Opened> {
         self.opened.lock().expect("no holder panics")
     }
+
+    /// The same under another number or in another process, where a look-up may be in time.
+    pub(super) fn copied(&self) -> Descriptor {
+        Descriptor { unidentified: false, ..self.clone() }
+    }
 }
 
 impl Assembler {
@@ -49,7 +54,7 @@ impl Assembler {
                 self.descriptors.insert(returned, Descriptor { opened, ..Descriptor::default() });
             }
             kind if kind.duplicates() && given != returned => {
-                match self.descriptors.get(&given).cloned() {
+                match self.descriptors.get(&given).map(Descriptor::copied) {
                     Some(descriptor) => self.descriptors.insert(returned, descriptor),
                     None => self.descriptors.remove(&returned),
                 };

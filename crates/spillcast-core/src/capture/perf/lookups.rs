@@ -36,7 +36,7 @@ struct Lookup {
     file: Option<FileIdentity>,
     /// The path that the call was given.
     path: Option<OpenPath>,
-    /// Whether the descriptor had changed by then.
+    /// Whether the descriptor had changed before the lookup.
     changed: bool,
     at_ns: u64,
 }
@@ -94,8 +94,8 @@ impl Lookups {
         }
     }
 
-    /// Removes the look-up of the open of a record; returns the descriptor, and its file unless it
-    /// was closed too early for that.
+    /// Removes the lookup of the open of a record; returns the descriptor and its file, or no file
+    /// if the descriptor changed before the lookup.
     pub fn take(&mut self, record: &Record) -> Option<(i32, Option<FileIdentity>)> {
         let fd = opened(record)?;
         let lookup = self.made.remove(&(record.tid, record.time_ns))?;
