@@ -187,7 +187,7 @@ def test_parallel_sessions_of_traces_share_the_throughput_of_a_volume(tmp_path, 
     assert answer["forecast_s"] == pytest.approx(16 * 400 / mib_per_s, rel=0.02)
 
 
-@cases("fraction", ["", ".400"])
+@cases("fraction", ["", ".400", ".600"])
 def test_an_hour_that_the_clock_repeats_is_noticed(tmp_path, fraction):
     """80 minutes of samples, the last 20 by a clock that was set back by an hour."""
     rows = execution(3600) + execution(1200, after_s=1800)
@@ -199,3 +199,14 @@ def test_an_hour_that_the_clock_repeats_is_noticed(tmp_path, fraction):
     assert any("--elapsed" in note for note in shares.notes)
     # Without fractions the repeated samples are as those of a second session.
     assert shares.elapsed_s == pytest.approx(4800 if fraction else 3600)
+
+
+def test_samples_of_two_instances_are_not_those_of_a_clock_that_was_set_back(tmp_path):
+    """Each instance samples at times of its own; the export does not name them."""
+    rows = execution(60)
+    others = [{**row, "SESSION_ID": 77, "SAMPLE_TIME": row["SAMPLE_TIME"] + ".400"} for row in rows]
+    columns = ("SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "SQL_ID", "SQL_EXEC_ID")
+    path = write_ash(tmp_path / "ash.csv", rows, others, columns=columns)
+    shares = read_shares([path], "direct path*")
+    assert shares.elapsed_s == pytest.approx(60.4)
+    assert shares.notes == []

@@ -29,7 +29,8 @@ _GAP_INTERVALS = 6
 #: The least share of an execution that its samples cover: below it, rows are missing, or the client
 #: was slow, whose waits are not sampled.
 _COVERED_MIN = 0.8
-#: The share of samples of a session that was sampled already, above which a clock was set back.
+#: The share of samples within half an interval of another one of their session, above which a clock
+#: was set back.
 _AGAIN_MAX = 0.05
 
 AshRow = dict[str, Any]
@@ -133,13 +134,15 @@ def hints(ash: Ash) -> list[str]:
 
 
 def _is_sampled_again(ash: Ash) -> bool:
-    """Whether sessions have more than one sample in the interval between samples."""
+    """Whether sessions have samples much closer than the interval of the sampler."""
     if "session" not in ash.exported or not ash.has_seconds:
         return False
-    interval = ash.samples["time_ns"].values // (1000 * ash.interval_us)
-    names = ["time_ns", *(name for name in ("instance", "session") if name in ash.exported)]
-    once = ash.samples.with_column("time_ns", interval).group_by(*names).keys.num_rows
-    return once < (1 - _AGAIN_MAX) * ash.samples.num_rows
+    owner = [name for name in ("instance", "session") if name in ash.exported]
+    samples = ash.samples.sort_by(*owner, "time_ns")
+    is_close = np.diff(samples["time_ns"].values) <= 500 * ash.interval_us
+    for name in owner:
+        is_close &= np.diff(samples[name].filled(-1)) == 0
+    return bool(np.count_nonzero(is_close) > _AGAIN_MAX * len(samples))
 
 
 def _grouped_by_execution(ash: Ash) -> list[AshRow]:
@@ -305,8 +308,8 @@ class WallClock:
 
     ``share`` (0..1) is of ``active_s``, the time in which the query was active, and is based on
     ``instants`` sampled instants. ``elapsed_s`` is from the first sample to one interval after the
-    last; 0 if the times have no seconds. ``sessions`` is the maximum number active at once: above
-    1, the query ran in parallel.
+    last, or ``active_s`` if a clock was set back; 0 if the times have no seconds. ``sessions`` is
+    the maximum number active at once: above 1, the query ran in parallel.
     """
 
     events: list[str]
@@ -378,4 +381,7 @@ def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
     share, active_s, instants, sessions = row
     elapsed_s = ash.samples["time_ns"][-1] / 1e9 + ash.interval_us / 1e6
     elapsed_s *= ash.has_seconds
+    if _is_sampled_again(ash):
+        # A clock that is set back does not make a run shorter.
+        elapsed_s = max(elapsed_s, active_s)
     return WallClock(events, share, active_s, elapsed_s, instants, sessions)

@@ -411,12 +411,9 @@ def read_shares(
     }
     statements = frozenset(map(str, ash.samples["sql_id"].unique()))
     notes = [*ash.notes, *hints(ash)]
-    # The clock may be set back, by which a run does not get shorter.
-    elapsed_s = wall_clock.elapsed_s and max(wall_clock.elapsed_s, wall_clock.active_s)
+    sampled = wall_clock.elapsed_s, wall_clock.instants
     sessions = len(ash.samples) / wall_clock.instants
-    return AshEvidence(
-        elapsed_s, wall_clock.instants, share, latency_s, notes, statements, ash.samples, sessions
-    )
+    return AshEvidence(*sampled, share, latency_s, notes, statements, ash.samples, sessions)
 
 
 def matching(names: Sequence[str], temp_events: str) -> list[str]:
