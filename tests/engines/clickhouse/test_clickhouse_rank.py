@@ -192,6 +192,13 @@ def test_parts_of_a_distributed_query_are_merged(tmp_path):
     assert len(ranking.unseen) == 1
 
 
+def test_a_constant_may_have_an_escaped_line_break(tmp_path):
+    texts = [f"select '{text}' from {table}" for text in ("a\\\nb", "c") for table in ("t", "u")]
+    rows = [{**OLD, "query": text, "query_id": text} for text in texts]
+    ranking = rank_clickhouse(str(log_in(tmp_path, *rows)), RankRequest(TARGETS))
+    assert [statement.calls for statement in ranking.statements] == [2, 2]
+
+
 def test_a_log_without_spills(tmp_path):
     row = {**OLD, "ProfileEvents.Names": ["Query"], "ProfileEvents.Values": [1]}
     assert json_of("clickhouse", log_in(tmp_path, row))["statements"] == []

@@ -152,7 +152,7 @@ impl Counts {
                 let group = if is_hot { self.spread.turn() } else { Spread::group(mixed(key)) };
                 self.follow(key, counts, is_hot, group);
             }
-            // One becomes_hot per `STEP` requests is enough to find the most used lines. The request is
+            // One vote per `STEP` requests is enough to find the most used lines. The request is
             // drawn at random because programs use lines in patterns.
             for used in used.chunks_exact(Hot::STEP) {
                 let drawn = random::next(&mut self.drawn) as usize % Hot::STEP;

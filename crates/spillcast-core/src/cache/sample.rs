@@ -4,7 +4,7 @@
 use super::curve::{Curve, added, count};
 use crate::random;
 
-/// Lines that are used far more often than others, by a majority becomes_hot in each of many boxes.
+/// Lines that are used far more often than others, by a majority vote in each of many boxes.
 ///
 /// In a sample of 1 % of the lines, chance decides which of the hottest are included. So the 256
 /// hottest lines are all followed, with weight 1 (`python -m bench cache_curves`).
