@@ -263,6 +263,7 @@ def test_a_cache_of_unknown_size_is_one_with_which_the_run_was_possible(log):
     [entry] = forecast(log, "--from", origin, "--to", "tmpfs")
     # The CPU time of the tasks that follow each other, and what the driver takes.
     assert 7.0 <= entry["interval_s"][0] <= entry["interval_s"][1] <= 11.0 * 1.3
+    assert not any("256 MiB" in warning["message"] for warning in entry["warnings"])
 
 
 def test_a_log_that_contradicts_itself_is_refused(tmp_path):

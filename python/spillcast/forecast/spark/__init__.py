@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
-from math import exp, hypot, log
+from math import exp, hypot, inf, log
 from statistics import NormalDist
 
 from spillcast import _core
@@ -46,7 +46,7 @@ Figures = tuple[float, float, float, float, float, bool]
 READ_BYTES, WRITE_BYTES, CONCURRENT_OPERATIONS = 128 << 10, 256 << 10, 8
 #: A page cache of unknown size has at least the first of these sizes with which the logged run can
 #: have been as fast as it was, and at most the last one.
-CACHE_SIZES_BYTES = (1 << 28, 1 << 31, 1 << 34, 1 << 37, float("inf"))
+CACHE_SIZES_BYTES = (1 << 28, 1 << 31, 1 << 34, 1 << 37, inf)
 #: Standard deviation of the logarithm of simulated over measured times (six jobs, four storages).
 MODEL_SPREAD = 0.3
 #: The same for the subtracted waits, by recordings of those jobs, relative to the remaining time.
@@ -185,6 +185,11 @@ def forecast_application(
         origins = _assumptions(scope)
     except Refusal as refusal:
         return [(forecast.refused_by(refusal), None) for forecast in unanswered]
+    if question.page_cache_bytes is None:
+        least_bytes = min(case.cache_bytes for case in origins)
+        least = "" if least_bytes == inf else f"{format_bytes(least_bytes)} to "
+        text = f"the page cache of the nodes is not known: {least}all that was written"
+        warnings.append(Caveat("page-cache-unknown", text))
     if misfit := _simulation_error(scope, origins):
         warnings.append(misfit)
     without_spills = _without_spills(scope, origins)
@@ -447,7 +452,3 @@ def _warnings(scope: _Scope) -> Iterator[Caveat]:
             "the log does not say on which storage the application ran, nor how long spills and "
             "local shuffle reads took",
         ).of_engine("spark")
-    if question.page_cache_bytes is None:
-        low = format_bytes(CACHE_SIZES_BYTES[0])
-        text = f"the page cache of the nodes is not known: {low} to all that was written"
-        yield Caveat("page-cache-unknown", text)
