@@ -15,7 +15,8 @@ import spillcast
 from spillcast.evidence.recognise import EvidenceKind
 
 PACKAGE = Path(spillcast.__file__).parent
-#: The units repeated after the start of a match, and a text that no pattern matches for the end.
+#: What is repeated after the start of a match, as is that start itself, and a text that no pattern
+#: matches for the end.
 UNITS = (
     " ", "a", "0", "1", "-", ".", "'", '"', "(", "/", "\n", "a ", " -", "a.", "0,", "/*", "--\n",
     'r#"', "temp_blks", "''", '""', "\\'",
@@ -170,7 +171,7 @@ def slow_text(pattern, methods):
     binary = isinstance(pattern.pattern, bytes)
     tree = parser.parse(pattern.pattern, pattern.flags & ~re.DEBUG)
     for before, unit in dict.fromkeys(beginnings(tree)):
-        for each in dict.fromkeys((*UNITS, *([unit] if unit else []))):
+        for each in dict.fromkeys((*UNITS, *filter(None, (unit, before)))):
             for size in SIZES:
                 text = before + each * (size // len(each)) + END
                 given = text.encode("latin-1", "replace") if binary else text

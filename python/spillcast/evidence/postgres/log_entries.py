@@ -71,7 +71,7 @@ _IN_ENGLISH = (
     (
         re.compile(
             r"(?!duration)[^\W\d_]{2,20} ?:? (\d+\.\d{3}) (?:ms|мс|ミリ秒|მწმ)s?"
-            rf"(?:\W+(?:(?:{_IN_OTHERS['STATEMENT']})|(?:{_EXECUTE}) ?[^:]*?) ?: |$)",
+            rf"(?:\W+(?:(?:{_IN_OTHERS['STATEMENT']})|(?:{_EXECUTE}) ?[^:]{{,200}}?) ?: |$)",
             re.IGNORECASE,
         ),
         r"duration: \1 ms  statement: ",

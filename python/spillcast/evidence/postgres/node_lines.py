@@ -172,7 +172,8 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     (re.compile(r"I/O Timings: .*"), _timings),
     (
         re.compile(
-            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
+            r"Sort Method: {1,2}(?P<method>\S(?:.{,80}?\S)??)\s++"
+            r"(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
         ),
         lambda m: {
             "Sort Method": m["method"],

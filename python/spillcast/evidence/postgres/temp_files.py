@@ -64,7 +64,10 @@ _LIMITS = (
     ),
     # DuckDB inside the server.
     (
-        re.compile(r"failed to offload data block[^(\n]*(\(.*\)).*'(\w+)' setting", re.DOTALL),
+        re.compile(
+            r"failed to offload data block[^(\n]*+(\([^()]{,200}\)).{,400}?'(\w+)' setting",
+            re.DOTALL,
+        ),
         "{1} {0}",
     ),
 )
