@@ -52,7 +52,8 @@ def test_the_bounds_contain_what_really_remained(runs, share):
         assert left.writes_bytes.low <= remained["write"] + near
         open_ended.append(left.open_ended)
         if left.open_ended:
-            assert left.elapsed_s.low <= (1 - share) * run.elapsed_s
+            # The rest runs faster than the part if the machine was busy until then.
+            assert left.elapsed_s.low <= 1.5 * (1 - share) * run.elapsed_s
         else:
             assert left.writes_bytes.high >= remained["write"] - near
     # Near the end the last stretch of reads bounds the rest, unless load on the machine moved the
