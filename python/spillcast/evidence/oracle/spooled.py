@@ -22,7 +22,7 @@ from spillcast.evidence.table_rows import (
     texts_of_json,
 )
 from spillcast.evidence.text import head_of, opened_text, text_of
-from spillcast.evidence.unwrap import unwrapped
+from spillcast.evidence.unwrap import LENGTH_MAX, unwrapped
 from spillcast.gate import conflicting_names, damaged, reading
 from spillcast.tables import any_table_of
 from spillcast.units import format_count
@@ -135,7 +135,8 @@ def read_spooled(
             return _of_parquet(path, names)
         if JSON_ROWS.match(head):
             return _of_text(path, text_of(path), names)
-        if _WRAPPED.search(head):
+        # A longer text has no wrapping, and is read in batches.
+        if path.stat().st_size <= LENGTH_MAX and _WRAPPED.search(head):
             return _of_lines(path, unwrapped(text_of(path)).splitlines(), names)
         with opened_text(path) as file:
             return _of_lines(path, _bounded(file, on_progress), names)
