@@ -118,6 +118,12 @@ def test_rows_in_lines_of_which_some_are_blank_are_refused(tmp_path):
         read_ash(path)
 
 
+def test_a_quote_behind_a_number_is_no_part_of_it(figures):
+    text = developer_inserts(WAITS).replace("27464", "2746'")
+    with pytest.raises(InputError):
+        figures(text, elapsed_s=600)
+
+
 @cases("form", [printed, developer_xml])
 def test_values_that_continue_in_another_line_are_refused(figures, form):
     with pytest.raises(InputError):
