@@ -36,8 +36,6 @@ struct Lookup {
     file: Option<FileIdentity>,
     /// The path that the call was given.
     path: Option<OpenPath>,
-    /// Whether the descriptor had changed before the lookup.
-    changed: bool,
     at_ns: u64,
 }
 
@@ -52,7 +50,7 @@ struct Next {
 
 impl Lookups {
     /// Looks up each new open in `pending`, which is in chronological order, if `observes` is true
-    /// for it; returns whether anything was looked at that may have changed meanwhile.
+    /// for it; returns whether anything was seen that may have changed meanwhile.
     pub fn look(&mut self, pending: &[Record], observes: impl Fn(&Record) -> bool) -> bool {
         let later = next(pending);
         let mut seen = false;
@@ -78,9 +76,8 @@ impl Lookups {
                 None => descriptor::identify(tid, fd),
                 Some(_) => None,
             };
-            let changed = next.change_ns.is_some();
-            seen |= !changed || path.as_ref().is_some_and(|path| !path.on_stack);
-            place.insert(Lookup { file, path, changed, at_ns: now_ns() });
+            seen |= file.is_some() || path.as_ref().is_some_and(|path| !path.on_stack);
+            place.insert(Lookup { file, path, at_ns: now_ns() });
         }
         seen
     }
@@ -98,10 +95,8 @@ impl Lookups {
     /// if the descriptor changed before the lookup.
     pub fn take(&mut self, record: &Record) -> Option<(i32, Option<FileIdentity>)> {
         let fd = opened(record)?;
-        let lookup = self.made.remove(&(record.tid, record.time_ns))?;
-        let named = || lookup.path?.file(record.tid, &mut self.paths);
-        let file = lookup.file.or_else(named);
-        (file.is_some() || lookup.changed).then_some((fd, file))
+        let Lookup { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
+        Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))))
     }
 
     /// Forgets a thread that has ended.
@@ -115,9 +110,8 @@ impl Lookup {
     /// Forgets what may belong to something opened later.
     fn forget_since(&mut self, next: Next) {
         let is_past = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
-        let opened = is_past(next.open_ns);
-        self.changed |= is_past(next.change_ns);
-        self.file.take_if(|_| self.changed);
+        let (changed, opened) = (is_past(next.change_ns), is_past(next.open_ns));
+        self.file.take_if(|_| changed);
         self.path.take_if(|path| opened && !path.on_stack);
     }
 }
