@@ -66,7 +66,7 @@ fn every_cell_is_measured_by_either_engine() {
             assert_eq!(outcome.cells_without_room, 0);
             assert!(outcome.sustained.is_some());
             if psync {
-                assert!(outcome.io_uring_refusal.unwrap().contains("asked"));
+                assert!(outcome.io_uring_refusal.is_some());
             }
             assert_eq!(entries(dir.path()), 0);
         }
