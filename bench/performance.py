@@ -42,7 +42,8 @@ class Part:
 PARTS = {
     "start": Part(
         "Starting",
-        "CPU time of whole processes, the least of seven; what `record` adds is elapsed time.",
+        "CPU time of whole processes, the least of seven; what `record` adds is elapsed time. The "
+        "machine is calibrated: on another, `record` also measures its caches, in half a second.",
         "startup.run",
         240,
         quick=True,
