@@ -263,7 +263,7 @@ def _partitions(
         who = Identity(database or database_of_export(path))
         _identify(row, ASH_KINDS[ash.source], who)
         row["damaged"] = len(ash.damaged)
-        row["damage"] = [{"line": d.line, "what": d.what} for d in ash.damaged[:_DAMAGE_KEPT]]
+        row["damage"] = [{"line": d.line, "what": d.problem} for d in ash.damaged[:_DAMAGE_KEPT]]
         by_day = facts_of_ash(ash, content, who)
         check_facts(chain.from_iterable(by_day.values()))
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}

@@ -86,7 +86,9 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
         row["value"] += figures["value"] or 0
         row["per_second_max"] = max(row["per_second_max"], figures["per_second"] or 0)
         row["accumulated"] = figures["accumulated"]
-    return Profile(["event"], 0.0, list(rows.values()), list(map(vars, statistics.damaged)))
+    return Profile(
+        ["event"], 0.0, list(rows.values()), [damage.row for damage in statistics.damaged]
+    )
 
 
 def of_ash(
@@ -110,7 +112,7 @@ def of_ash(
         by,
         ash.samples["weight_us"].sum() / 1e6,
         rows,
-        list(map(vars, ash.damaged)),
+        [damage.row for damage in ash.damaged],
         [*ash.notes, *hints(ash)],
         executions=[asdict(execution) for execution in sampled] if len(sampled) > 1 else [],
     )
@@ -202,7 +204,7 @@ def by_row_source(
         ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
         sources = row_sources_of_samples(ash.samples, block.bytes)
         elapsed_s = sum(source.elapsed_us for source in sources) / 1e6
-        damaged, warnings = list(map(vars, ash.damaged)), [*ash.notes, *hints(ash)]
+        damaged, warnings = [damage.row for damage in ash.damaged], [*ash.notes, *hints(ash)]
         problem = "the samples contain no plan lines"
         remedy = "export SQL_PLAN_LINE_ID, as collect oracle does"
     elif kind == "traces":

@@ -348,9 +348,9 @@ def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path):
         (str(path), 4),
         (str(path), 6),
     ]
-    assert "3 values where the heading has 6" in ash.damaged[0].what
-    assert "'never'" in ash.damaged[1].what
-    assert "'####'" in ash.damaged[2].what
+    assert "3 values where the heading has 6" in ash.damaged[0].problem
+    assert "'never'" in ash.damaged[1].problem
+    assert "'####'" in ash.damaged[2].problem
 
 
 def test_a_lost_quote_affects_only_its_own_line(tmp_path):

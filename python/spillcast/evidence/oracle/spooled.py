@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -58,11 +58,16 @@ SpooledRow = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that could not be read completely; lines count from 1, and ``what`` is its problem."""
+    """A line that could not be read completely, and its problem; lines count from 1."""
 
     file: str
     line: int
-    what: str
+    problem: str
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As the reader of traces gives a damaged line."""
+        return {"file": self.file, "line": self.line, "what": self.problem}
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str]) -> li
             if name not in spooled.columns:
                 raise EvidenceIncomplete(f"it lacks the column {name}")
         for damage in spooled.damaged:
-            raise EvidenceDamaged(f"line {damage.line}: {damage.what}")
+            raise EvidenceDamaged(f"line {damage.line}: {damage.problem}")
     return list(spooled.rows)
 
 
