@@ -161,6 +161,23 @@ class Model:
             *nearest.histogram,
         ).at(mean_s)
 
+    def mixed(self, op: str, size_bytes: int, *, depth: float, share: float) -> Estimate:
+        """Latency of operations of which the ``share`` is sequential and the rest random."""
+        weighted = [
+            (weight, self.latency(op, size_bytes, depth=depth, sequential=sequential))
+            for sequential, weight in ((True, share), (False, 1 - share))
+            if weight > 0
+        ]
+        mean_s = float(sum(weight * estimate.mean_s for weight, estimate in weighted))
+        error_s = math.hypot(*(weight * est.mean_s * est.error for weight, est in weighted))
+        _, main = max(weighted, key=lambda pair: pair[0])
+        return replace(
+            main.at(mean_s),
+            error=error_s / mean_s if mean_s else 0.0,
+            measured=all(estimate.measured for _, estimate in weighted),
+            extrapolated=any(estimate.extrapolated for _, estimate in weighted),
+        )
+
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves concurrently; None if unknown.
 

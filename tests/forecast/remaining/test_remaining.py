@@ -251,6 +251,14 @@ def test_an_earlier_run_that_differs_is_reported_and_not_used(tmp_path, text, me
     assert answer.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
+def test_an_earlier_run_without_temp_io_is_reported_and_not_used(tmp_path, written):
+    reads = [("read", DATA, n) for n in range(400)]
+    former = recorded(tmp_path / "former.spill", reads, ended_by="end")
+    answer = with_history(written, former.path)
+    assert warned(answer)["not-used"].startswith("not used: former.spill: ")
+    assert answer.to_come == forecast(written, SAME).to_come
+
+
 def test_a_run_of_another_engine_is_reported_and_not_used(tmp_path):
     writes = [("write", FILE, n) for n in range(400)]
     part = recorded(tmp_path / "part.spill", writes, engine=ObservedEngine("duckdb"))

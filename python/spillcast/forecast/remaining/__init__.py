@@ -303,7 +303,8 @@ def _estimates_by_run(
     if (reason := reason_against(run, engine)) is not None:
         return reason
     counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE
-    loads = run_loads(run)
+    if not (loads := run_loads(run)):
+        return "it did not spill"
     if isinstance(run, Recording):
         io_weight = recorded_threads(run).io_weight
         counts_spread = max(HISTORY_COUNTS_SPREAD, recorded_spread(run) or 0.0)

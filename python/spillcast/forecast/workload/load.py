@@ -77,7 +77,7 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Est
     if storage.source is INSTANT:
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
-    latencies = [_latency(model, load, depth) for load in loads]
+    latencies = [model.mixed(*load.kind, depth=depth, share=load.sequential) for load in loads]
     if storage.source.of_device:
         # A formula has no interpolation error; the source's spread is taken into account elsewhere.
         return [replace(latency, error=0.0) for latency in latencies]
@@ -97,21 +97,3 @@ def rehearsed(
         share = min(group.count / load.count, 1.0)
         mixed.append(latency.at(share * group.mean_s + (1 - share) * latency.mean_s))
     return mixed
-
-
-def _latency(model: Model, load: Load, depth: float) -> Estimate:
-    """The latency of sequential and random operations in their recorded shares."""
-    weighted = [
-        (share, model.latency(*load.kind, depth=depth, sequential=sequential))
-        for sequential, share in ((True, load.sequential), (False, 1 - load.sequential))
-        if share > 0
-    ]
-    mean_s = float(sum(share * estimate.mean_s for share, estimate in weighted))
-    error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in weighted))
-    _, main = max(weighted, key=lambda pair: pair[0])
-    return replace(
-        main.at(mean_s),
-        error=float(error_s / mean_s) if mean_s else 0.0,
-        measured=all(estimate.measured for _, estimate in weighted),
-        extrapolated=any(estimate.extrapolated for _, estimate in weighted),
-    )
