@@ -36,6 +36,8 @@ def at_columns(width):
         lambda line: [f"    {part}" for part in at_words(80)(line)],
         lambda line: line.replace(" tim=", "\ntim=").split("\n"),
         lambda line: [line.replace("'", "\u2019")],
+        lambda line: [line.replace("'", "&#39;") + "<br>"],
+        lambda line: [f"&gt; {line}".replace("'", "&apos;").replace("= ", "=&nbsp;")],
         lambda line: [f"> {line}".replace("'", "\u2018", 1).replace("'", "\u2019")],
     ],
 )

@@ -1,5 +1,5 @@
 //! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines,
-//! straightens quotes.
+//! replaces the characters and entities of pages.
 
 use std::iter::repeat_n;
 
@@ -11,6 +11,22 @@ const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
+/// Characters, entities and line breaks of pages, and what a trace has in their place.
+const OF_PAGES: [(&str, &str); 12] = [
+    ("\u{2018}", "'"),
+    ("\u{2019}", "'"),
+    ("&#39;", "'"),
+    ("&#039;", "'"),
+    ("&apos;", "'"),
+    ("&quot;", "\""),
+    ("&lt;", "<"),
+    ("&gt;", ">"),
+    ("&nbsp;", " "),
+    ("&amp;", "&"),
+    ("<br>", ""),
+    ("<br />", ""),
+];
+
 /// Whether the beginning of a trace has marks or wrapped lines.
 pub(super) fn is_pasted(bytes: &[u8]) -> bool {
     plain(bytes.to_vec()) != bytes
@@ -18,7 +34,7 @@ pub(super) fn is_pasted(bytes: &[u8]) -> bool {
 
 /// The trace with whole lines; empty lines beside rejoined lines preserve the line numbers.
 pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
-    let bytes = with_straight_quotes(bytes);
+    let bytes = with_plain_characters(bytes);
     let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
     for line in &mut lines {
@@ -37,19 +53,25 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     if mark.is_empty() { bytes } else { lines.join(&b'\n') }
 }
 
-/// The trace with straight quotes, if a page made the quotes of its waits typographic.
-fn with_straight_quotes(bytes: Vec<u8>) -> Vec<u8> {
-    if memchr::memmem::find(&bytes, b"nam=\xe2\x80").is_none() {
+/// The trace with plain characters, if a page changed the quotes of its waits.
+fn with_plain_characters(bytes: Vec<u8>) -> Vec<u8> {
+    let starts_of_quotes: [&[u8]; 2] = [b"nam=\xe2\x80", b"nam=&"];
+    if starts_of_quotes.iter().all(|start| memchr::memmem::find(&bytes, start).is_none()) {
         return bytes;
     }
-    let mut straight = Vec::with_capacity(bytes.len());
+    let mut plain = Vec::with_capacity(bytes.len());
     let mut rest = &bytes[..];
     while let Some((&byte, after)) = rest.split_first() {
-        let is_quote = matches!(rest, [0xe2, 0x80, 0x98 | 0x99, ..]);
-        straight.push(if is_quote { b'\'' } else { byte });
-        rest = if is_quote { &rest[3..] } else { after };
+        let of_page = |(marked, _): &&(&str, &str)| rest.starts_with(marked.as_bytes());
+        if let Some((marked, character)) = OF_PAGES.iter().find(of_page) {
+            plain.extend(character.as_bytes());
+            rest = &rest[marked.len()..];
+        } else {
+            plain.push(byte);
+            rest = after;
+        }
     }
-    straight
+    plain
 }
 
 fn lines_of(bytes: &[u8]) -> Vec<&[u8]> {
