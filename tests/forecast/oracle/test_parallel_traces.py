@@ -205,8 +205,12 @@ def test_samples_of_two_instances_are_not_those_of_a_clock_that_was_set_back(tmp
     """Each instance samples at times of its own; the export does not name them."""
     rows = execution(60)
     others = [{**row, "SESSION_ID": 77, "SAMPLE_TIME": row["SAMPLE_TIME"] + ".400"} for row in rows]
-    columns = ("SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "SQL_ID", "SQL_EXEC_ID")
+    for row in (*rows, *others):
+        row["QC_SESSION_ID"] = 77
+    columns = ("SAMPLE_TIME", "SESSION_ID", "QC_SESSION_ID", "SESSION_STATE", "EVENT")
+    columns += ("SQL_ID", "SQL_EXEC_ID")
     path = write_ash(tmp_path / "ash.csv", rows, others, columns=columns)
     shares = read_shares([path], "direct path*")
     assert shares.elapsed_s == pytest.approx(60.4)
+    assert shares.sessions == pytest.approx(2)
     assert shares.notes == []

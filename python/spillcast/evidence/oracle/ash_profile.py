@@ -32,6 +32,8 @@ _COVERED_MIN = 0.8
 #: The share of samples within half an interval of another one of their session, above which a clock
 #: was set back.
 _AGAIN_MAX = 0.05
+#: The number of instants per interval above which several instances were sampled.
+_SAMPLERS_MIN = 1.5
 
 AshRow = dict[str, Any]
 
@@ -143,6 +145,13 @@ def _is_sampled_again(ash: Ash) -> bool:
     for name in owner:
         is_close &= np.diff(samples[name].filled(-1)) == 0
     return bool(np.count_nonzero(is_close) > _AGAIN_MAX * len(samples))
+
+
+def _is_of_instances(ash: Ash) -> bool:
+    """Whether the times are those of several samplers, even if the export names no instance."""
+    times = np.unique(ash.samples["time_ns"].values)
+    intervals = np.unique(times // (1000 * ash.interval_us))
+    return len(times) > _SAMPLERS_MIN * len(intervals) and not _is_sampled_again(ash)
 
 
 def _grouped_by_execution(ash: Ash) -> list[AshRow]:
@@ -278,7 +287,11 @@ create temp table active as
 select
     * replace (coalesce(coordinator, session) as coordinator),
     {began_ns} + time_ns as at_ns,
-    if(min(instance) over same < max(instance) over same, at_ns // {interval_ns}, at_ns) as instant,
+    if(
+        {of_instances} or min(instance) over same < max(instance) over same,
+        at_ns // {interval_ns},
+        at_ns
+    ) as instant,
     coalesce(event::varchar, '{on_cpu}') as event_name
 from samples
 window same as (partition by sql_id, sql_exec_id, coalesce(samples.coordinator, session))
@@ -354,10 +367,11 @@ def active_samples(ash: Ash) -> Iterator["DuckDBPyConnection"]:
     import duckdb
 
     samples = ash.samples.cast([*ash.samples.fields, Field("instance", "int64")])
-    numbers = {"began_ns": ash.began_ns, "interval_ns": 1000 * ash.interval_us}
+    given = {"began_ns": ash.began_ns, "interval_ns": 1000 * ash.interval_us}
+    given["of_instances"] = _is_of_instances(ash)
     with duckdb.connect() as connection:
         connection.register("samples", samples)
-        connection.execute(_ACTIVE.format(on_cpu=ON_CPU, **numbers))
+        connection.execute(_ACTIVE.format(on_cpu=ON_CPU, **given))
         yield connection
 
 
