@@ -12,6 +12,7 @@ from spillcast.errors import (
     EvidenceContradictory,
     EvidenceDamaged,
     EvidenceMixed,
+    EvidenceUnknown,
     EvidenceUnsuited,
     InputError,
 )
@@ -55,6 +56,28 @@ def test_fio_has_latencies_by_size_and_depth(tmp_path):
     assert groups["write", 1].size_class_bytes == 1 << 20
     model = Model(result)
     assert model.latency("read", 8192, depth=1.0, sequential=False).mean_s == pytest.approx(96e-6)
+
+
+def test_fio_of_several_clients_has_the_jobs_of_each_without_their_sum(tmp_path):
+    job = ("randread", "8k", 1, "read", 1000, 96_000.0, {})
+    document = json.loads(fio(path := tmp_path / "fio.json", job, job, job).read_text())
+    *_, total = document["client_stats"] = document.pop("jobs")
+    total["jobname"] = "All clients"
+    path.write_text(json.dumps(document))
+    assert [group.count for group in resolve_storage(str(path)).groups] == [1000, 1000]
+
+
+@cases(
+    "text",
+    [
+        '{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n',
+        "sample_time,session_id,event,sql_id\n2026-01-01 10:00:00,7,direct path read temp,a\n",
+    ],
+)
+def test_evidence_of_a_run_is_named_where_a_storage_is_due(tmp_path, text):
+    (path := tmp_path / "app").write_text(text)
+    with pytest.raises(EvidenceUnknown):
+        resolve_storage(str(path))
 
 
 def reads(**more):

@@ -34,7 +34,9 @@ def fio_storage(path: Path, text: str) -> Storage:
             raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
             given = document.get("global options", {})
-            jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
+            clients = document.get("client_stats", ())
+            ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
+            jobs = [({**given, **job.get("job options", {})}, job) for job in ran]
             groups = [group for options, job in jobs for group in _groups(options, job)]
             version = str(document["fio version"])
         except (AttributeError, TypeError) as error:
@@ -42,6 +44,11 @@ def fio_storage(path: Path, text: str) -> Storage:
     if not groups:
         raise TargetIncomplete("no job of fio did reads or writes", _HINT, path)
     return Storage(path.stem, GRID, groups, {"fio": version})
+
+
+def _is_job(job: Mapping[str, Any]) -> bool:
+    """Whether it is a job of one client, not the sum that follows those of several."""
+    return bool(job["jobname"] != "All clients")
 
 
 def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:

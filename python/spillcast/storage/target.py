@@ -131,6 +131,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return replace(observed(read_figures([text])), name=text if is_stated(text) else path.stem)
     if path.is_file():
+        if not measured:
+            from spillcast.evidence.recognise import refuse_other_kinds
+
+            refuse_other_kinds(path, "storage")
         return _measured(path, forms)
     if path.is_dir():
         word = shell_word(text)
@@ -197,7 +201,7 @@ def _measured(path: Path, forms: str) -> Storage:
 
 def is_fio(text: str) -> bool:
     """Whether a text is JSON of fio, possibly after messages of fio."""
-    return '"fio version"' in text and '"jobs"' in text
+    return '"fio version"' in text and ('"jobs"' in text or '"client_stats"' in text)
 
 
 def depends_on_recording(text: str) -> bool:
