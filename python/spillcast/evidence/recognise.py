@@ -330,7 +330,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?-i:TEMPORARY\s(?:DATA|HASH|SORT|LOB_DATA))|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
-                "counters, sizes, shares or one moment of Oracle, no table of times of temp I/O",
+                "counters, sizes, shares, times of files or one moment of Oracle, no temp waits",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
@@ -390,7 +390,8 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("counts of a device",
                 r"^ *r +b +swpd|^(?=.*\bDevice\b).*\b(?:[rw]/s|tps)(?!\w)|\"sysstat\"\s*:"
                 r"|\bavg RTT \(ms\)|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b"
-                r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
+                r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b"
+                r"|\bLAT\((?:ms|us)\)",
                 "iostat and similar tools count all I/O of a device or process, not temp I/O alone",
                 "record the query: spillcast record --pid PID; or measure the storage: "
                 "spillcast probe DIR --grid -o storage.json; its mean wait is a target as "
@@ -410,7 +411,8 @@ KINDS: Sequence[EvidenceKind] = (
     _too_little("output of a tool that measures storage",
                 r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
                 r"|\d \w+ \([\d.,]+ [kKMGT]i?B\b[^)\n]*\) \w+, \d|\bdiskspd\b|^thread \| +bytes +\|"
-                r"|(?<![a-z])IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-",
+                r"|(?<![a-z])IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-"
+                r"|%-ile\b|\bQ\d+ ?T\d+\b|\bQ= *\d+, ?T= *\d+\b",
                 "figures of a storage without its latencies by size",
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
