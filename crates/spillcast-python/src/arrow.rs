@@ -96,11 +96,6 @@ impl Table {
         self.0.num_rows()
     }
 
-    /// Names of the columns.
-    fn names(&self) -> Vec<String> {
-        self.0.schema_ref().fields().iter().map(|field| field.name().clone()).collect()
-    }
-
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
         let schema = FFI_ArrowSchema::try_from(self.0.schema_ref().as_ref()).map_err(wrong)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")

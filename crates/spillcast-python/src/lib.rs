@@ -72,7 +72,7 @@ mod _core {
         recorder::{
             Recorder, Target, check_attaches, describe_machine, source_refusal, try_source,
         },
-        recording::{Seconds, Waits},
+        recording::Rows,
         scan::Scan,
         simulate::simulate,
         size_class_bytes,

@@ -12,7 +12,6 @@ use spillcast_recording::{Bounds, folder, seconds_of, waits_of};
 
 use crate::arrow::import;
 use crate::error::{failed, wrong};
-use crate::recording::{Seconds, Waits};
 
 /// Path, meta.json, and sums of the rows.
 pub type Published<'py> = (PathBuf, String, Bound<'py, PyDict>);
@@ -53,27 +52,17 @@ impl RecordingWriter {
         Ok(self.output()?.folder().to_owned())
     }
 
-    /// Add raw waits: of a capture, or columns of any other origin.
+    /// Add raw waits. ValueError for other columns.
     fn add_waits(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
         let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
-        if let Ok(waits) = waits.cast::<Waits>() {
-            let waits = &waits.get().0;
-            py.detach(|| writer.add_waits(waits));
-            return Ok(());
-        }
         let waits = waits_of(&import(waits)?).map_err(wrong)?;
         py.detach(|| writer.add_waits(&waits));
         Ok(())
     }
 
-    /// Add per-second rows: of a capture, or columns of any other origin.
+    /// Add per-second rows. ValueError for other columns.
     fn add_seconds(&mut self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
-        if let Ok(seconds) = seconds.cast::<Seconds>() {
-            let rows = &seconds.get().0;
-            py.detach(|| writer.add_seconds(rows));
-            return Ok(());
-        }
         let rows = seconds_of(&import(seconds)?).map_err(wrong)?;
         py.detach(|| writer.add_seconds(&rows));
         Ok(())

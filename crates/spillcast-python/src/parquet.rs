@@ -13,32 +13,33 @@ use crate::arrow::{Table, import};
 use crate::columns::fields_of;
 use crate::error::os_error;
 
-/// A Parquet file: its columns and row groups, then its rows.
+/// A Parquet file: its columns and row groups, then its rows, which can be taken once.
 #[pyclass(frozen, module = "spillcast._core")]
-pub struct ParquetReader(PathBuf, Mutex<Option<ParquetSource>>);
+pub struct ParquetReader(Mutex<Option<ParquetSource>>);
 
 #[pymethods]
 impl ParquetReader {
     /// OSError if it cannot be opened, ValueError if it is damaged.
     #[new]
     fn new(py: Python<'_>, path: PathBuf) -> PyResult<ParquetReader> {
-        let source = ParquetReader::open(py, &path)?;
-        Ok(ParquetReader(path, Mutex::new(Some(source))))
+        let file = File::open(path).map_err(os_error)?;
+        let source = py.detach(|| ParquetSource::open(file)).map_err(PyValueError::new_err)?;
+        Ok(ParquetReader(Mutex::new(Some(source))))
     }
 
     /// Name and kind of each column, and whether it is nullable.
-    fn fields(&self, py: Python<'_>) -> PyResult<Vec<(String, String, bool)>> {
-        self.with(py, |source| fields_of(&source.schema()))
+    fn fields(&self) -> PyResult<Vec<(String, String, bool)>> {
+        self.with(|source| fields_of(&source.schema()))
     }
 
     /// Uncompressed size in bytes and number of rows of each row group.
-    fn row_groups(&self, py: Python<'_>) -> PyResult<Vec<(i64, i64)>> {
-        self.with(py, |source| source.row_groups())
+    fn row_groups(&self) -> PyResult<Vec<(i64, i64)>> {
+        self.with(ParquetSource::row_groups)
     }
 
     /// Key-value metadata added by the writer.
-    fn key_values(&self, py: Python<'_>) -> PyResult<Vec<(String, String)>> {
-        self.with(py, |source| source.key_values())
+    fn key_values(&self) -> PyResult<Vec<(String, String)>> {
+        self.with(ParquetSource::key_values)
     }
 
     /// Read the columns at these positions, `rows` rows at a time.
@@ -53,8 +54,7 @@ impl ParquetReader {
         rows: usize,
         rules: Vec<(String, bool, i64, i64)>,
     ) -> PyResult<Batches> {
-        let source = self.1.lock().expect("no holder panics").take();
-        let source = source.map_or_else(|| ParquetReader::open(py, &self.0), Ok)?;
+        let source = self.0.lock().expect("no holder panics").take().ok_or_else(taken)?;
         let rule = |(name, nullable, least, greatest)| Rule { name, nullable, least, greatest };
         let rules = rules.into_iter().map(rule).collect();
         let batches = py.detach(|| source.batches(columns, rows, rules));
@@ -63,18 +63,13 @@ impl ParquetReader {
 }
 
 impl ParquetReader {
-    fn open(py: Python<'_>, path: &PathBuf) -> PyResult<ParquetSource> {
-        let file = File::open(path).map_err(os_error)?;
-        py.detach(|| ParquetSource::open(file)).map_err(PyValueError::new_err)
+    fn with<T>(&self, of: impl FnOnce(&ParquetSource) -> T) -> PyResult<T> {
+        self.0.lock().expect("no holder panics").as_ref().map(of).ok_or_else(taken)
     }
+}
 
-    fn with<T>(&self, py: Python<'_>, of: impl FnOnce(&ParquetSource) -> T) -> PyResult<T> {
-        let mut source = self.1.lock().expect("no holder panics");
-        if source.is_none() {
-            *source = Some(ParquetReader::open(py, &self.0)?);
-        }
-        Ok(of(source.as_ref().expect("it was opened")))
-    }
+fn taken() -> PyErr {
+    PyValueError::new_err("the rows were taken already")
 }
 
 /// The rows of a Parquet file; None follows the last.

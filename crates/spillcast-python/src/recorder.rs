@@ -18,7 +18,7 @@ use spillcast_recording::{Observed, target};
 use crate::capture::{CaptureCost, call_kinds, source_named, status_dict, strings};
 use crate::error::{failed, os_error, wrong};
 use crate::output::{Published, add_document, row_sums};
-use crate::recording::{Seconds, Waits};
+use crate::recording::Rows;
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
 
@@ -221,15 +221,14 @@ impl Recorder {
 
     /// Write the new rows: returns whether the recording is over, because its target `ended` or the
     /// time limit is reached, and the rows.
-    fn tick(&self, py: Python<'_>, ended: bool) -> (bool, Waits, Seconds) {
+    fn tick(&self, py: Python<'_>, ended: bool) -> (bool, Rows) {
         let (over, batch) = self.with(py, |r| r.tick(ended));
-        (over, Waits(batch.waits), Seconds(batch.seconds))
+        (over, Rows(batch))
     }
 
-    /// Write and return the rows since the last call: waits, seconds.
-    fn collect(&self, py: Python<'_>) -> (Waits, Seconds) {
-        let batch = self.with(py, |r| r.collect());
-        (Waits(batch.waits), Seconds(batch.seconds))
+    /// Write and return the rows since the last call.
+    fn collect(&self, py: Python<'_>) -> Rows {
+        Rows(self.with(py, |r| r.collect()))
     }
 
     /// End the capture; its rows can still be collected. `over`: the run has also ended.

@@ -10,7 +10,7 @@ use spillcast_recording as recording;
 
 use crate::arrow::{self, Table};
 use crate::error::wrong;
-use crate::recording::Waits;
+use crate::recording::table_of;
 
 /// Sums of the waits of a recording, and the waits that start within slices.
 #[pyclass(module = "spillcast._core")]
@@ -40,10 +40,7 @@ impl Scan {
     /// Takes the next waits. ValueError for other columns.
     fn push(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
         let scan = self.0.as_mut().ok_or_else(ended)?;
-        let batch = match waits.cast::<Table>() {
-            Ok(table) => table.get().0.clone(),
-            Err(_) => arrow::import(waits)?,
-        };
+        let batch = arrow::import(waits)?;
         py.detach(|| scan.push(&batch)).map_err(wrong)
     }
 
@@ -61,7 +58,7 @@ impl Scan {
 
     /// The rows of the slices and, with `page_cache`, the bytes that a page cache of `room_bytes`
     /// lacked; null for rows other than reads of temp files. Ends the scan.
-    fn rows(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<(Waits, Option<Table>)> {
+    fn rows(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<(Table, Option<Table>)> {
         let scan = self.0.take().ok_or_else(ended)?;
         let (waits, missing) = py.detach(|| scan.into_rows(room_bytes));
         let table = |missing: Vec<Option<u64>>| {
@@ -69,7 +66,7 @@ impl Scan {
             let column = Arc::new(bytes.collect::<Int64Array>()) as ArrayRef;
             RecordBatch::try_from_iter_with_nullable([("missing_bytes", column, true)]).map(Table)
         };
-        Ok((Waits(waits), missing.map(table).transpose().map_err(wrong)?))
+        Ok((table_of(&waits)?, missing.map(table).transpose().map_err(wrong)?))
     }
 }
 

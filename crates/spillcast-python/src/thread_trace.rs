@@ -45,7 +45,7 @@ pub fn work<'py>(
                 work.push(wait, names);
             })?;
             let trace = core::thread_trace(&waits, &names.events, slices);
-            let rows = trace_columns(&trace.rows, &waits)?;
+            let rows = trace_columns(&trace.rows, &waits, names.files.list().len())?;
             Ok::<_, ArrowError>((trace.cpu_known, Table(rows), work.finish(), names))
         })
         .map_err(wrong)?;
@@ -53,8 +53,7 @@ pub fn work<'py>(
     dict.set_item("cpu_known", trace)?;
     dict.set_item("trace", trace_rows)?;
     fields! { dict, worked => threads in_flight blocked_share woken owner }
-    let sequential: Vec<_> = worked.sequential.iter().collect();
-    let sequential = sequential.into_iter().map(|(&(op, size_class_bytes), sums)| {
+    let sequential = worked.sequential.iter().map(|(&(op, size_class_bytes), sums)| {
         (op.name(), size_class_bytes, sums.following as f64 / sums.operations as f64)
     });
     dict.set_item("sequential", sequential.collect::<Vec<_>>())?;
@@ -114,11 +113,23 @@ fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-/// File, offset and bytes are 0 for operations on files that are not temp.
-fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowError> {
+/// Files are numbered by first appearance, and an additional number stands for no file. File, offset
+/// and bytes are 0 for operations on files that are not temp.
+fn trace_columns(
+    rows: &[Row],
+    waits: &[Recorded],
+    file_names: usize,
+) -> Result<RecordBatch, ArrowError> {
     let wait = |row: &Row| waits.get(row.source as usize);
     let temp = |row: &Row| wait(row).filter(|wait| wait.temp);
-    let files = FileNumbers::of(rows.iter().filter_map(temp).map(|wait| wait.file));
+    let (mut numbers, mut count) = (vec![NONE; file_names], 0);
+    for wait in rows.iter().filter_map(temp) {
+        if let Some(number @ &mut NONE) = numbers.get_mut(wait.file as usize) {
+            *number = count;
+            count += 1;
+        }
+    }
+    let number = |wait: &Recorded| numbers.get(wait.file as usize).copied().unwrap_or(count);
     RecordBatch::try_from_iter([
         ("thread", int32(rows, |row| row.thread)),
         ("start_ns", int64(rows, |row| row.start_ns)),
@@ -132,7 +143,7 @@ fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowE
         ("change", flags(rows, |row| temp(row).is_some_and(Recorded::changes))),
         ("io", flags(rows, |row| !row.blocked_outside && row.source != NONE)),
         ("source", int32(rows, |row| row.source)),
-        ("file", int32(rows, |row| temp(row).map_or(0, |wait| files.number(wait.file)))),
+        ("file", int32(rows, |row| temp(row).map_or(0, number))),
         (
             "offset",
             int64(rows, |row| temp(row).map_or(0, |w| w.offset().map_or(-1, |at| at as i64))),
@@ -157,33 +168,6 @@ fn int32(rows: &[Row], of: impl Fn(&Row) -> u32) -> ArrayRef {
 
 fn flags(rows: &[Row], of: impl Fn(&Row) -> bool) -> ArrayRef {
     Arc::new(BooleanArray::from(BooleanBuffer::collect_bool(rows.len(), |at| of(&rows[at]))))
-}
-
-/// Files numbered by first appearance, with an additional number for no file.
-struct FileNumbers {
-    /// By name; NONE if it has no number.
-    numbers: Vec<u32>,
-    count: u32,
-}
-
-impl FileNumbers {
-    fn of(files: impl Iterator<Item = NameId>) -> FileNumbers {
-        let (mut numbers, mut count) = (Vec::new(), 0);
-        for file in files.filter(|&file| file != NONE).map(|file| file as usize) {
-            if numbers.len() <= file {
-                numbers.resize(file + 1, NONE);
-            }
-            if numbers[file] == NONE {
-                numbers[file] = count;
-                count += 1;
-            }
-        }
-        FileNumbers { numbers, count }
-    }
-
-    fn number(&self, file: NameId) -> u32 {
-        self.numbers.get(file as usize).copied().unwrap_or(self.count)
-    }
 }
 
 fn step_columns(steps: &[Step]) -> Result<RecordBatch, ArrowError> {

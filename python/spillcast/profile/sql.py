@@ -317,7 +317,10 @@ def requested(query: str) -> tuple[list[Column] | None, int]:
     bound = [name for name, table in tables.items() if table.bound]
     names = {name for scan in scans for name in scan}
     columns = [
-        (name, column) for name in bound for column in tables[name].empty.names() if column in names
+        (name, column)
+        for name in bound
+        for column, *_ in tables[name].empty.fields()
+        if column in names
     ]
     # count(*) needs rows of a table, but no column.
     columns += [(name, "") for name in bound]

@@ -110,11 +110,15 @@ class Running(Sink):
         #: Whether a file is a temp file, for files with rows from before the decision.
         self._decided: dict[str, bool] = {}
 
+    def add_rows(self, rows: _core.Rows) -> None:
+        """Take the new rows of a capture."""
+        self._decided = rows.decided()
+        self.add_waits(rows.waits())
+        self.add_seconds(rows.seconds())
+
     def add_waits(self, rows: Any) -> None:
         """Count all waits; keep those of every ``_stride``-th second."""
         batch = Table.from_arrow(rows).cast(WAITS)
-        if isinstance(rows, _core.Waits):
-            self._decided = rows.decided()
         if batch.num_rows == 0:
             return
         self._rows_seen += batch.num_rows

@@ -215,23 +215,22 @@ class Recorder:
         """Wait up to ``timeout_s`` and pass on new rows; True if the observed process has ended."""
         self._has_ended = self.target.wait(timeout_s)
         self._note_whole_seconds()
-        is_over, waits, seconds = self._core.tick(self._has_ended)
-        self._pass_on(waits, seconds)
+        is_over, rows = self._core.tick(self._has_ended)
+        self._pass_on(rows)
         return is_over
 
     def collect(self) -> None:
         """Pass on the rows since the last call."""
         self._note_whole_seconds()
-        self._pass_on(*self._core.collect())
+        self._pass_on(self._core.collect())
 
     def _note_whole_seconds(self) -> None:
         # The core returns the rows of a second two seconds after its end.
         self._whole_s = (time.monotonic_ns() - self.origin_ns) // SECOND_NS - 2
 
-    def _pass_on(self, waits: "_core.Waits", seconds: "_core.Seconds") -> None:
+    def _pass_on(self, rows: "_core.Rows") -> None:
         for sink in self._sinks:
-            sink.add_waits(waits)
-            sink.add_seconds(seconds)
+            sink.add_rows(rows)
 
     def add_samples(self, batch: "Table") -> None:
         """Keep rows of SAMPLES (recording/schema.py), whose times count from ``origin_ns``."""

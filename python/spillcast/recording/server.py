@@ -97,6 +97,10 @@ class SessionRows(Sink):
         #: Pairs of a session and a second in which it did temp I/O.
         self._temp: set[tuple[int, int]] = set()
 
+    def add_rows(self, rows: _core.Rows) -> None:
+        """Take the new rows of a capture."""
+        self.add_waits(rows.waits())
+
     def add_waits(self, rows: Any) -> None:
         """Take raw waits."""
         batch = Table.from_arrow(rows)

@@ -71,11 +71,8 @@ SAMPLES_FILE = "samples.parquet"
 class Sink:
     """Receives a recording in progress, besides or instead of its folder; by default ignores it."""
 
-    def add_waits(self, rows: Any) -> None:
-        """Take raw waits, as a capture hands them over."""
-
-    def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, as a capture hands them over."""
+    def add_rows(self, rows: _core.Rows) -> None:
+        """Take the new rows of a capture."""
 
     def add_samples(self, rows: "Table") -> None:
         """Take samples."""
@@ -186,18 +183,16 @@ class RecordingWriter(RecordingOutput):
         super().__init__(self._writer)
 
     def add_waits(self, rows: Any) -> None:
-        """Take raw waits, from the core or with the columns of recording/schema.py."""
+        """Take raw waits with the columns of recording/schema.py."""
         self._writer.add_waits(_checked(rows, "waits"))
 
     def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows, from the core or with the columns of recording/schema.py."""
+        """Take per-second rows with the columns of recording/schema.py."""
         self._writer.add_seconds(_checked(rows, "seconds"))
 
 
 def _checked(rows: Any, table: str) -> Any:
-    """Rows of the core unchanged, other rows as a table with the columns of ``table``."""
-    if isinstance(rows, _core.Waits | _core.Seconds):
-        return rows
+    """Rows as a table with the columns of ``table``."""
     from spillcast.recording.schema import TABLES
     from spillcast.tables import Table
 

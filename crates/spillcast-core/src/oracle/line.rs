@@ -81,7 +81,6 @@ pub struct CallLine {
     pub r: i64,
     /// Recursion depth; 0 for calls of the client.
     pub dep: u32,
-    pub og: i32,
     pub plh: i64,
     /// 0 if unknown.
     pub tim: i64,

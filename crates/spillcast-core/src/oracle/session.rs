@@ -19,8 +19,6 @@ pub struct SessionTimes {
     pub idle_us: i64,
     /// The part of `wait_us` since the last call ended: a call goes on, or its line is missing.
     pub open_us: i64,
-    pub waits: u64,
-    pub calls: u64,
     /// Number of times that `tim` went back by more than a second, because another file was
     /// appended or the clock was set.
     pub steps_back: u64,

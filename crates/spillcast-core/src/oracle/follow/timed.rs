@@ -58,7 +58,6 @@ impl Follower {
             }
             None => session.wait_without_tim(elapsed_us),
         };
-        session.times.waits += 1;
         let times = &mut session.times;
         if class.idle {
             times.idle_us = times.idle_us.saturating_add(elapsed_us);
@@ -112,7 +111,6 @@ impl Follower {
         }
         call.tim = session.clock_us;
         let (self_c_us, self_e_us) = session.self_times(&call, self.clock.unit_us);
-        session.times.calls += 1;
         session.times.open_us = 0;
         session.times.cpu_us = session.times.cpu_us.saturating_add(self_c_us);
         let sql = session.sql(call.cursor);

@@ -84,7 +84,6 @@ fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fa
             b"mis" => call.mis = value,
             b"r" => call.r = value,
             b"dep" => call.dep = u32::try_from(value).map_err(|_| "call whose dep= is no depth")?,
-            b"og" => call.og = value as i32,
             b"plh" => call.plh = value,
             b"tim" => (call.tim, seen) = (value, seen | TIM),
             _ => {}
