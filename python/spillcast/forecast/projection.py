@@ -26,7 +26,15 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
 from spillcast.forecast.workload import CaptureOverhead, Workload
-from spillcast.forecast.workload.load import Load, counts, latencies, operations, rehearsed, time_s
+from spillcast.forecast.workload.load import (
+    Load,
+    counts,
+    latencies,
+    moved_bytes,
+    operations,
+    rehearsed,
+    time_s,
+)
 from spillcast.forecast.workload.threads import CpuDelays, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
@@ -312,6 +320,8 @@ class Projection:
         """The limit that temp I/O waits for most; None for less than LIMITED of its time."""
         shares = zip(self.simulated.limited, self.storage.limits, strict=False)
         share, limit = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+        # Writeback waits for a limit as well, while the page cache serves the query.
+        share = min(share, self.simulated.storage_share)
         return limit.name if limit is not None and share > LIMITED else None
 
     @property
@@ -369,12 +379,17 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     if page_cache is None and storage.source.of_device:
         in_front = threads.read_ahead(total_operations)
     simulated = threads.on(behaviour, total_operations, change_ratios, in_front)
+    means_s = threads.mean_s(simulated, loads)
+    if page_cache is not None and moved_bytes(loads, "write") <= page_cache.free_bytes:
+        # The cache holds all that was written, so it serves the ops that were not recorded, too.
+        means_s = [
+            load.mean_s if mean_s is None else mean_s
+            for load, mean_s in zip(loads, means_s, strict=True)
+        ]
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
-            latencies(storage, loads, simulated.in_flight),
-            threads.mean_s(simulated, loads),
-            strict=True,
+            latencies(storage, loads, simulated.in_flight), means_s, strict=True
         )
     ]
     rehearsal = baseline.rehearsal_on(storage)

@@ -17,14 +17,14 @@ SAME = storage({("read", BLOCK): 2 * MS, ("write", BLOCK): 2 * MS})
 FILE, DATA = "/t/pgsql_tmp7.0", "/data/base/5/16384"
 
 
-def recorded(path, operations, threads=1, **parts):
+def recorded(path, operations, threads=1, wait_ns=2 * MS, **parts):
     """A recording of (op, file, block number, block size) that ended before its query.
 
     The threads take the operations in turn; as many run at once as there are threads.
     """
     rows = [
         {
-            "start_ns": round((at // threads + 0.5) * STEP_S * 1e9), "elapsed_ns": 2 * MS,
+            "start_ns": round((at // threads + 0.5) * STEP_S * 1e9), "elapsed_ns": wait_ns,
             "session": at % threads + 1,
             "event": f"p{op}64", "op": op, "temp": file != DATA, "file": file,
             "offset": block * BLOCK, "bytes": size[0] if size else BLOCK,

@@ -5,13 +5,16 @@ from random import Random
 
 import numpy as np
 import pytest
-from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
+from part_recordings import BLOCK, FILE, MS, SAME, STEP_S, blocks, recorded, recorded_late
 
 from spillcast.evidence.postgres.spills import planned_bytes
 from spillcast.forecast import forecast
+from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import _of_file, progress_of
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.recording.meta import Machine
+from spillcast.storage.catalogue import lookup
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
@@ -25,6 +28,21 @@ def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     assert answer.forecast_s == pytest.approx(2000 * STEP_S, rel=0.08)
     assert answer.interval_s[0] < 2000 * STEP_S < answer.interval_s[1]
     assert answer.part is None
+
+
+def test_unread_files_that_fit_into_memory_are_read_from_it_on_any_storage(tmp_path):
+    """Only writes were recorded, each as fast as memory; the cache holds what they wrote."""
+    writes = [("write", FILE, n) for n in range(400)]
+    slower_s = {}
+    for free_bytes in (1 << 30, 1 << 20):
+        memory = Machine(memory_available_bytes=free_bytes)
+        path = tmp_path / f"{free_bytes}.spill"
+        part = recorded(path, writes, wait_ns=MS // 50, machine=memory)
+        answer = forecast(part, lookup("aws-gp3"), known=RemainingWorkHints(progress=0.5))
+        slower_s[free_bytes] = answer.forecast_s - answer.baseline_s
+    assert abs(slower_s[1 << 30]) < 0.05
+    # 3.9 MB of 8 KiB, at 0.5 to 1 ms.
+    assert 0.2 < slower_s[1 << 20] < 0.6
 
 
 def test_reading_and_rewriting_continues_until_the_file_is_read(tmp_path):
