@@ -289,7 +289,7 @@ class ServerRanking:
     unseen: Sequence[Unseen] = ()
     #: Calls in logs that failed because they exceeded a limit of temp files.
     exceeded: Sequence[ExceededLimit] = ()
-    #: The command that records the first statement.
+    #: The command that records the first statement, or if there is none the first live session.
     record: str | None = None
     #: How long the queries to the server took.
     asked_s: float | None = None

@@ -6,10 +6,11 @@ from typing import Any
 
 from spillcast.engines.ranking import Change, Gain, Ranked, ServerRanking, SpillHistory
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
+from spillcast.fleet.snapshots import LiveSession
 from spillcast.forecast.verdict import in_memory_sentences, notable_s
 from spillcast.report import Commands, Page, PagePart, Prose, bar
 from spillcast.tabular import Column, PrintedTable, saved_text
-from spillcast.text import one_line
+from spillcast.text import one_line, sentence
 from spillcast.units import (
     DAY_S,
     format_bytes,
@@ -42,11 +43,12 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
     lines = _notes(ranking, top, per_day=per_day)
     lines += [] if history is None else history_notes(history)
     parts.append(Prose(lines))
+    if ranking.record is not None:
+        when = "the first when it runs" if ranking.statements else "what spills now"
+        parts += [Prose([f"Next, record {when}:"]), Commands([ranking.record])]
     if ranking.enable:
         words = Prose(["Enable pg_stat_statements, which counts statements:"])
         parts += [words, Commands(ranking.enable)]
-    if ranking.record is not None:
-        parts += [Prose(["Next, record the first when it runs:"]), Commands([ranking.record])]
     return Page(parts, _data(ranking))
 
 
@@ -66,12 +68,15 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
 
 
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
+    # Statements and their temp files are counted when they end.
+    now = [f"Session {s.pid} spills now: {_temp_text(s)}." for s in ranking.live[:1]]
     if ranking.is_blind:
-        return _blind(ranking)
+        return now + _blind(ranking)
     count, window = len(ranking.statements), f"counted over {window_text(ranking.window_s)}"
     if not count:
-        failed = "Calls failed at a limit of their temp files"
-        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {window}."]
+        text = "Nothing else spills" if now else "Nothing spills"
+        text = "Calls failed at a limit of their temp files" if ranking.exceeded else text
+        return [*now, f"{text}, {window}."]
     statements = format_count(count, "statement")
     if ranking.statements_seen:
         statements = f"{count:,} of {format_count(ranking.statements_seen, 'statement')}"
@@ -122,11 +127,17 @@ def _by_saving(ranked: Ranked) -> list[tuple[str, Gain]]:
     return sorted(ranked.gains.items(), key=lambda item: -item[1].saved_s)
 
 
+def _temp_text(session: LiveSession) -> str:
+    size, since = format_bytes(session.temp_bytes), format_duration(session.running_s)
+    return f"{size} of temp files after {since}"
+
+
 def _blind(ranking: ServerRanking) -> list[str]:
     files = sum(database.temp_files for database in ranking.databases)
     size = sum(database.temp_bytes for database in ranking.databases)
     if not size:
-        return ["No database has written temp files; which statements spill is not counted."]
+        written = "" if ranking.live else "No database has written temp files; "
+        return [sentence(f"{written}which statements spill is not counted")]
     written = f"{format_count(files, 'temp file')}, {format_bytes(size)}"
     databases = format_count(len(ranking.databases), "database")
     lines = [
@@ -257,10 +268,9 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
             lines.append("  on a storage: all of it written once and read once, by one process")
     if (more := len(ranking.statements) - top) > 0:
         lines.append(f"  and {more:,} more: --top {len(ranking.statements)}")
-    for statement in ranking.live[:LIVE_MAX]:
-        text = _short(statement.query)
-        size, since = format_bytes(statement.temp_bytes), format_duration(statement.running_s)
-        lines.append(f"  now: pid {statement.pid}, {size} of temp files after {since}: {text}")
+    for session in ranking.live[:LIVE_MAX]:
+        text = f"{_temp_text(session)}: {_short(session.query)}"
+        lines.append(f"  now: pid {session.pid}, {text}")
     if any(statement.work_mem_between for statement in ranking.statements[:top]):
         lines.append(
             "  work_mem: by the sizes of temp files alone: a sort needs at least its file, at most "

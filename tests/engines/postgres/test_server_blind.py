@@ -2,10 +2,12 @@
 
 import json
 import shlex
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import QueryCanceled
 
 from harness import spillcast, until
 from plans import INSTALLATIONS
@@ -15,6 +17,7 @@ from spillcast.engines.postgres.rank import enable, rank_postgres
 from spillcast.engines.postgres.rank.enable import enable_commands
 from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, RankRequest, ServerRanking
+from spillcast.report.html import documents
 from spillcast.report.servers import ranking_page
 from spillcast.workspace import workspace
 
@@ -69,6 +72,31 @@ def test_databases_show_what_statements_do_not(cluster):
         again = rank_postgres(server.dsn, RankRequest(["factor:2"]))
         assert SPILLING[:20] in [item.query[:20] for item in again.statements]
         assert not again.enable
+
+
+def test_what_spills_now_is_named_with_the_command_that_records_it(cluster):
+    """A statement and its temp files are counted only at its end."""
+    with serve(cluster) as server, server.connect() as connection:
+        connection.execute("set work_mem = '64kB'")
+        pid = connection.info.backend_pid
+        # The sort keeps its temp file until the first row is complete.
+        holding = SPILLING.replace("count(*)", "i, pg_sleep(60)")
+        with ThreadPoolExecutor() as pool:
+            running = pool.submit(connection.execute, holding)
+            until(lambda: rank_postgres(server.dsn, RankRequest([])).live, "the spill")
+            ranking = rank_postgres(server.dsn, RankRequest([]))
+            connection.cancel_safe()
+            assert isinstance(running.exception(), QueryCanceled)
+    [session] = ranking.live
+    assert session.pid == pid
+    words = shlex.split(ranking.record)
+    assert words[words.index("--backend") + 1] == str(pid)
+    assert str(pid) in ranking_page(ranking, 5).parts[0].sentences[0]
+    [quiet, busy] = (
+        documents.server(each)[0].sentences
+        for each in (ServerRanking("db", 60.0, [], [], 0.9), ranking)
+    )
+    assert quiet != busy
 
 
 def server_time(server):

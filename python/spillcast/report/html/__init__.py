@@ -84,8 +84,8 @@ class Section:
                 for text in (sentence(line.strip()) for line in part.sentences):
                     (remarks if tables and text not in answer else sentences).append(text)
             elif isinstance(part, Commands):
-                title = (remarks or sentences).pop().rstrip(":.")
-                commands.append((title, "\n".join(part.lines)))
+                purpose = (remarks or sentences).pop().rstrip(":.")
+                commands.append((purpose, "\n".join(part.lines)))
             elif isinstance(part, PrintedTable):
                 tables.append(("", part))
             elif isinstance(part, TitledTable):

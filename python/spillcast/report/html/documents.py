@@ -341,6 +341,10 @@ def _first_steps(server: ServerRanking) -> list[str]:
         steps.append(f"Or buy storage for all of them. {sizes.answer_text(server.sizing)}")
     if not steps and server.statements:
         steps.append("No forecast is possible; the notes below the statements say what is missing.")
+    if not steps and server.record is not None:
+        steps.append("Record what spills now, by the command below.")
+    if not steps and server.is_blind:
+        steps.append("Count which statements spill, by the commands below.")
     return steps or ["Nothing: no statement spills."]
 
 

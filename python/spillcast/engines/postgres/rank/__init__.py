@@ -55,7 +55,7 @@ from spillcast.evidence.postgres.statements import (
 )
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
-from spillcast.fleet.snapshots import Snapshot, Unseen, store_snapshot
+from spillcast.fleet.snapshots import LiveSession, Snapshot, Unseen, store_snapshot
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
@@ -184,7 +184,7 @@ def _of_server(
         exceeded=[] if logs is None else counted(logs.exceeded),
         settings=snapshot.settings,
         unseen=[note for note in snapshot.unseen if note.code not in remedied],
-        record=_record(shown, statements),
+        record=_record(shown, statements, snapshot.live),
         asked_s=snapshot.asked_s,
         counted=rows,
     )
@@ -233,12 +233,17 @@ def _pattern(query: str) -> str:
     return re.sub(r"(?! \S)\s+", r"\\s+", words)
 
 
-def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
-    """The command that records the first statement when it next runs."""
+def _record(
+    shown: str, statements: Sequence[Ranked], live: Sequence[LiveSession] = ()
+) -> str | None:
+    """The command that records the first statement when it next runs, or else what spills now."""
     dsn = shell_word(shown)
     for statement in statements:
         if statement.query and statement.query != HIDDEN and (pattern := _pattern(statement.query)):
             return f"spillcast record --postgres {dsn} --query {shell_word(pattern)} -o run.spill"
+    for session in live[:1]:
+        wanted = f"--backend {session.pid} --duration 60s"
+        return f"spillcast record --postgres {dsn} {wanted} -o run.spill"
     return None
 
 
