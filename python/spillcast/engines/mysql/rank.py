@@ -20,6 +20,7 @@ from spillcast.fleet.snapshots import DatabaseSpill, Unseen
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import masked_text
 from spillcast.text import shell_word
+from spillcast.units import format_count
 
 #: Timers of performance_schema are in picoseconds.
 PS = 1e-12
@@ -74,12 +75,19 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
         answer = mysql.rows(connection, f"show global status where variable_name in ({names})")
         status = {row["variable_name"].lower(): int(row["value"]) for row in answer}
         if not server.instrumented:
+            made = (
+                format_count(status["created_tmp_disk_tables"], "temporary disk table"),
+                format_count(status["created_tmp_files"], "other temp file"),
+                format_count(status["sort_merge_passes"], "merge pass"),
+            )
+            # MySQL shows the thread of a session only in performance_schema.
+            session = f"--mysql {shell_word(mysql.shown_dsn(dsn))} --query PATTERN"
+            wanted = session if server.flavor == "mariadb" else "--pid PID"
             raise ServerUnsuited(
                 "MySQL: performance_schema is off, so no statement is counted; since its start "
-                f"the server made {status['created_tmp_disk_tables']:,} temporary tables on disk, "
-                f"{status['created_tmp_files']:,} other temp files and "
-                f"{status['sort_merge_passes']:,} merge passes",
-                "set performance_schema = ON in the server's my.cnf and restart it",
+                f"the server made {', '.join(made)}",
+                "set performance_schema = ON in the server's my.cnf and restart it; without a "
+                f"restart, record a query while it runs: spillcast record {wanted}",
             )
         counted = mysql.rows(connection, _STATEMENTS)
         try:
