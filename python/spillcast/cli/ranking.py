@@ -252,7 +252,12 @@ def fleet(
         str, typer.Argument(help="A dataset made by spillcast ingest, or a folder of evidence.")
     ],
     to: Annotated[
-        str, option("--to STORAGE", "storage.json, catalogue:NAME, recording, latency:150us.")
+        str,
+        option(
+            "--to STORAGE",
+            "storage.json, catalogue:NAME, recording, latency:150us; to compare several, give "
+            "spillcast report the --json of each.",
+        ),
     ],
     temp_events: TempEvents = None,
     origin: OriginOption = None,
