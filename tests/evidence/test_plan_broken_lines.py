@@ -1,4 +1,4 @@
-"""Plans whose lines a terminal or a form wrapped at a fixed width, within words and numbers."""
+"""Plans whose lines a terminal or a form broke or cut, and plans that an author abridged."""
 
 from contextlib import suppress
 
@@ -6,7 +6,7 @@ import pytest
 from programs import broken
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.text import documents_of_text
 
@@ -117,3 +117,75 @@ def test_details_may_be_separated_by_many_blanks():
     plan = documents_of_text(lines)[0]["Plan"]
     sizes = plan["HashAgg Batches"], plan["Peak Memory Usage"], plan["Disk Usage"]
     assert sizes == (5, 8241, 11600)
+
+
+#: Dots and words stand for costs, counts of tables, lines and figures of nodes.
+ABRIDGED = """\
+GroupAggregate  (cost=... rows=... width=8) (actual time=125131.8..128408.1 rows=189949 loops=1)
+  Buffers: shared hit=... read=301515, temp read=44943 written=44944
+  ->  Sort  Sort Method: external merge  Disk: 359544kB
+        ->  Hash Join  Hash Cond: (o.id = u.id)
+              (actual time=19.1..62.0 rows=60671 loops=1)
+              ->  Seq Scan on orders o  (...)
+              ->  Hash ...
+                    Batches: 5  Disk Usage: 16kB
+                    [...]
+Execution Time: 128456.0 ms
+"""
+
+
+def test_totals_of_an_abridged_plan_are_read(plan_of):
+    counts = plan_of(ABRIDGED)
+    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (44943, 44944, 128.456)
+
+
+@cases("temp", ["temp read=... written=44944", "temp read=44943 written=..."])
+def test_counts_of_temp_blocks_may_not_be_left_out(plan_of, temp):
+    with pytest.raises(EvidenceDamaged):
+        plan_of(ABRIDGED.replace("temp read=44943 written=44944", temp))
+
+
+SIZED = """\
+Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+  Sort Method: quicksort  Memory: 26kB
+  ->  HashAggregate ...
+        Batches: 5  Memory Usage: 8241kB  Disk Usage: 1616kB
+        {below}
+Execution Time: 902.4 ms
+"""
+
+
+def test_a_size_belongs_to_its_node_though_the_figures_of_the_node_are_left_out(plan_of):
+    text = SIZED.format(below="->  Seq Scan on t").replace("quicksort  Memory: 26kB", "{}")
+    for sort, size_kib in (("quicksort  Memory: 26kB", 0), ("external merge  Disk: 400kB", 400)):
+        counts = plan_of(text.format(sort))
+        assert counts.writes.bytes == (1616 + size_kib) * 1024
+        assert counts.io_bounds is not None
+
+
+def test_a_plan_with_lines_left_out_may_have_spilled_there(plan_of):
+    in_memory = SIZED.replace("Batches: 5", "Batches: 1").replace("  Disk Usage: 1616kB", "")
+    with pytest.raises(EvidenceIncomplete):
+        plan_of(in_memory.format(below="..."))
+
+
+CUT = """\
+Limit  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.1 rows=9 loops=1)
+        Sort Method: external merge  Disk: 800kB
+        ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.2 rows=9 loops=1)
+"""
+
+
+def test_a_plan_cut_within_its_last_node_is_as_one_cut_above_it(plan_of):
+    begin = CUT.index("->  Seq Scan")
+    above = plan_of(CUT[:begin])
+    for end in range(CUT.index("(cost", begin) + len("(cost=1.0.."), len(CUT) - 1):
+        counts = plan_of(CUT[:end])
+        assert (counts.writes.count, counts.elapsed_s) == (100, above.elapsed_s), CUT[:end]
+
+
+def test_another_plan_that_is_cut_does_not_hide_a_whole_one(documents_of):
+    whole, cut = f"{CUT}Execution Time: 902.4 ms\n", CUT[: CUT.index("time=1.0..9.2")]
+    first, second = documents_of(f"{whole}\n{cut}")
+    assert (first["Execution Time"], "Execution Time" in second) == (902.4, False)

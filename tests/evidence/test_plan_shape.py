@@ -85,6 +85,21 @@ def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(plan_of, shown, r
         plan_of(json.dumps([{**plan, "Execution Time": 1540.3}]))
 
 
+@cases("written, is_read", [(1125, True), (1124, False)])
+def test_each_block_of_a_sort_was_written(plan_of, written, is_read):
+    text = f"""\
+Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+  Sort Method: external merge  Disk: 9000kB
+  Buffers: temp read=1000 written={written}
+Execution Time: 902.4 ms
+"""
+    if is_read:
+        assert plan_of(text).writes.count == written
+    else:
+        with pytest.raises(EvidenceIncomplete):
+            plan_of(text)
+
+
 def places(value, at=()):
     """The path to each value of a document."""
     yield at

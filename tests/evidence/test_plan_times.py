@@ -247,6 +247,24 @@ Execution Time: 902.4 ms
         plan_of(text)
 
 
+@cases("space,error", [("Memory", NoTempIo), ("Disk", EvidenceIncomplete)])
+def test_groups_of_an_incremental_sort_in_xml(plan_of, space, error):
+    used = (
+        f"<Sort-Space-{space}><Peak-Sort-Space-Used>27</Peak-Sort-Space-Used></Sort-Space-{space}>"
+    )
+    groups = f"<Sort-Methods-Used><Item>any</Item></Sort-Methods-Used>{used}"
+    run = "<Actual-Rows>9</Actual-Rows><Actual-Loops>1</Actual-Loops>"
+    text = (
+        '<explain xmlns="http://www.postgresql.org/2009/explain"><Query><Plan>'
+        f"<Node-Type>Incremental Sort</Node-Type>{run}"
+        f"<Full-sort-Groups><Group-Count>3</Group-Count>{groups}</Full-sort-Groups>"
+        f"<Plans><Plan><Node-Type>Index Scan</Node-Type>{run}</Plan></Plans>"
+        "</Plan><Execution-Time>35.9</Execution-Time></Query></explain>"
+    )
+    with pytest.raises(error):
+        plan_of(text)
+
+
 @cases(
     "target,least_s,most_s",
     [("factor:7", 0.0, 1.001), ("factor:1", 0.0, 1.001), ("factor:0.5", 1.01, 9.0)],

@@ -18,6 +18,7 @@ from spillcast.evidence.postgres.nodes import (
     count_disk_sizes,
     nodes_of,
     sizes_kib,
+    sorts_kib,
 )
 from spillcast.evidence.postgres.text import ELSEWHERE, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
@@ -71,6 +72,8 @@ _KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
     (_TEXTS, str, "text"),
     (_NUMBERS, int | float, "number"),
 )
+#: A hyphen in place of a blank in the name of a tag.
+_SPACED = re.compile(r"(?<!Full)(?<!Pre)-")
 _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
@@ -243,7 +246,7 @@ def _element(element: Any) -> Any:
     if tag == "Plans" or tag == f"{names[0]}s" or (tag.endswith("Key") and names[0] == "Item"):
         return [_element(child) for child in children]
     pairs = zip(names, children, strict=True)
-    return {name.replace("I-O", "I/O").replace("-", " "): _element(child) for name, child in pairs}
+    return {_SPACED.sub(" ", name.replace("I-O", "I/O")): _element(child) for name, child in pairs}
 
 
 def _value(text: str) -> Any:
@@ -315,21 +318,25 @@ def check_sums(top: Node) -> None:
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
     check_all([FigureCheck("children-of-parent", max_blocks, parts, total, plan)])
-    on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
-    size_kib = max(sum(sizes_kib(node.values)) for node in top.walk())
-    # Each block of a file was written. A truncated number has at most a tenth of its value.
+    # Each block of a sort's file was written. A hash aggregate may not have used all of its file:
+    # only a truncated number, which has at most a tenth of its value, is less than an eighth.
+    size_kib, kind = max(
+        (max(sum(sorts_kib(node.values)), sum(sizes_kib(node.values)) / 8), node.kind)
+        for node in top.walk()
+    )
     written = top.all_temp.written
     is_of_other = any(node.kind == "Named Tuplestore Scan" for node in top.walk())
     if total and not written and not is_of_other:
         raise EvidenceIncomplete(f"its plan reads {total:,} temp blocks that it did not write")
-    if on_disk and (not total or 8 * written * BLOCK_BYTES < 1024 * size_kib):
+    on_disk = (node.kind for node in top.walk() if not total and _is_on_disk(node.values))
+    if written * BLOCK_BYTES < 1024 * size_kib or (kind := next(on_disk, "")):
         problem = f"is on disk, and the plan counts {written:,} temp blocks that were written"
-        raise EvidenceIncomplete(f"its {on_disk} {problem}")
+        raise EvidenceIncomplete(f"its {kind} {problem}")
 
 
 def none_spilled(document: Mapping[str, Any]) -> bool:
     """Whether a plan that is complete and has no sizes on disk has no node that spilled."""
-    is_whole = "Execution Time" in document and "Excerpt" not in document
+    is_whole = "Execution Time" in document and not document.keys() & {"Excerpt", "Abridged"}
     return is_whole and all(node.shows_no_spill for node in nodes_of(document["Plan"]).walk())
 
 

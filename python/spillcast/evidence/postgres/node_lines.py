@@ -18,7 +18,24 @@ _NODE = re.compile(
 )
 #: Figures that identify a node's line, whether whole or cut.
 OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
-_BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
+#: The beginning of a node's name.
+TYPE_OF_NODE = (
+    r"(?:(?:Parallel|Partial|Finalize|Async|Incremental|Custom|Foreign|Bitmap) ){,3}"
+    r"(?:Limit|Sort|Unique|Hash|Merge|Nested Loop|(?:Hash|Group|Mixed|)Aggregate|WindowAgg|Gather"
+    r"|Append|Materialize|Memoize|Seq Scan|Index|Heap Scan|Scan|CTE Scan|WorkTable Scan|Subquery"
+    r" Scan|Function Scan|Result|ProjectSet|(?:Hash|)SetOp|LockRows|ModifyTable|Insert|Update"
+    r"|Delete|Recursive Union|Group)\b"
+)
+#: A node without figures: of Citus, or one whose figures an author left out.
+_BARE_NODE = re.compile(
+    r"(?P<indent>[ \t]*)->[ \t]+(?:(?P<citus>Task|Distributed)(?: Subplan .*)?"
+    rf"|(?P<name>{TYPE_OF_NODE}(?: (?:Only|Scan|Left|Right|Full|Semi|Anti|Join|Append))*"
+    r"(?:(?: on| using) \S.*)?)(?:[ \t]*(?:\(|\.{3}|…|rows=).*)?)\s*"
+)
+#: An expression that an author put between a node's name and its figures.
+_CONDITION = re.compile(
+    r"(?<=\w) +(?:(?:Hash|Merge|Index|Recheck) Cond|(?:Join )?Filter|\w+ Key): "
+)
 #: The type of a node; the object that it reads may follow.
 _TYPE = re.compile(
     r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
@@ -45,7 +62,8 @@ _BATCHES = re.compile(
 )
 #: Lines of counts and sizes, which may have separators; times have a decimal point or comma.
 _COUNTED = re.compile(
-    r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
+    r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Disk Usage|Storage):"
+    r"|(?:Full|Pre)-sort"
 )
 #: A node's number with separators; a comma may also be the decimal point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
@@ -61,16 +79,17 @@ def is_open(line: str) -> bool:
 
 def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     """The column where a node's name begins, whether it has an arrow, and the node."""
-    if bare := _BARE_NODE.fullmatch(line):
-        return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
+    if (bare := _BARE_NODE.fullmatch(line)) and bare["citus"]:
+        return len(bare["indent"]), True, {"Node Type": bare["citus"]}
     if (figures := OF_NODE.search(line)) is None:
         return None
     if line.rstrip().endswith(("...", "…")) and is_open(line):
         # A tool that truncates lines removed the end of the figures.
         line = line[: line.rindex("(")]
-    line = line[: figures.start()] + _GROUPED.sub(
-        lambda match: match[0].replace(",", ""), line[figures.start() :]
-    )
+    name, values = line[: figures.start()], line[figures.start() :]
+    if (condition := _CONDITION.search(name)) and "->" not in name[condition.start() :]:
+        name = name[: condition.start()]
+    line = f"{name} " + _GROUPED.sub(lambda match: match[0].replace(",", ""), values)
     if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
         return None
     # A worker's detail line has figures of a node; a node's line may begin with other words.
@@ -88,6 +107,14 @@ def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     if match["time"] is not None:
         node["Actual Total Time"] = float(match["time"])
     return len(match["indent"]), match["arrow"] is not None, node
+
+
+def bare_node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
+    """``node_of`` for a line in a plan whose figures an author left out."""
+    bare = _BARE_NODE.fullmatch(line)
+    if bare is None or OF_NODE.search(line) or FIGURES.search(line):
+        return None
+    return len(bare["indent"]), True, _kind(bare["name"])
 
 
 def _kind(name: str) -> dict[str, Any]:
@@ -197,7 +224,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
         re.compile(r"((?:Full-sort|Pre-sorted) Groups): (\d+\s.*Sort Methods?:.*)"),
         lambda m: {m[1]: m[2]},
     ),
-    (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
+    (re.compile(r"(?:Planned Partitions|Buckets|Batches|Disk Usage): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
 )
 #: Lines with expressions and names, which may contain anything, even text that looks like figures.

@@ -222,15 +222,14 @@ def counts_of_plan(
             document=document,
             plan=spills,
         )
-    if spills is None or SIZES_NOTE not in counts.notes:
-        return counts
-    return _rewritten(counts, spills)
+    return _rewritten(counts, spills) if SIZES_NOTE in counts.notes else counts
 
 
-def _rewritten(counts: Counts, spills: PlanSpills) -> Counts:
+def _rewritten(counts: Counts, spills: PlanSpills | None) -> Counts:
     """The counts by sizes on disk as the lower of two bounds: merges and batches rewrite data."""
-    work_mem_bytes = spills.current_bytes or _WORK_MEM_BYTES
-    times = max(spill.passes_with(work_mem_bytes) or _OTHER_TIMES for spill in spills.spills)
+    work_mem_bytes = (spills and spills.current_bytes) or _WORK_MEM_BYTES
+    passes = [spill.passes_with(work_mem_bytes) for spill in (spills.spills if spills else ())]
+    times = max((count or _OTHER_TIMES for count in passes), default=_OTHER_TIMES)
     if times == 1:
         return counts
     reads, writes = counts.reads.scaled(1.0, times), counts.writes.scaled(1.0, times)
@@ -272,7 +271,10 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
         notes.append("a plan without Execution Time: the time of its first node is used")
         if SIZES_NOTE in notes:
             notes.append("if its end is cut, what the missing nodes spilled does not count")
-    if any(node.processes > 1 and "Actual Loops" not in node.values for node in top.walk()):
+    elif SIZES_NOTE in notes and "Abridged" in document:
+        notes.append("lines of the plan are left out: what their nodes spilled does not count")
+    ran = [node for node in top.walk() if node.processes > 1 and "Actual Rows" in node.values]
+    if any("Actual Loops" not in node.values for node in ran):
         notes.append("nodes below a Gather without loops= are assumed to have run in each process")
     if _uses_temp_tables(top):
         notes.append(

@@ -54,7 +54,15 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
         return None
     sorts = (node for node in top.walk() if node.kind == "Sort" and node.temp.written)
-    if any(node.is_abridged for node in top.walk()) or not all(sorts_kib(s.values) for s in sorts):
+    is_abridged = any(
+        node.is_abridged
+        or (
+            "Actual Rows" not in node.values
+            and (node.temp.written or "Hash Batches" in node.values)
+        )
+        for node in top.walk()
+    )
+    if is_abridged or not all(sorts_kib(s.values) for s in sorts):
         return None
     name = "hash_mem_multiplier"
     given = settings.get(name)
@@ -160,8 +168,12 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
 
 
 def _input(node: Node) -> Node:
-    """The node that supplies a node's rows: its first child that is not a subplan, or itself."""
-    return next((child for child in node.children if "Subplan Name" not in child.values), node)
+    """The node that supplies a node's rows: its first child that is not a subplan, or itself.
+
+    The figures of a child may be left out.
+    """
+    child = next((child for child in node.children if "Subplan Name" not in child.values), node)
+    return child if "Actual Rows" in child.values else node
 
 
 def _pairs(top: Node) -> Iterator[tuple[Node, Node | None]]:

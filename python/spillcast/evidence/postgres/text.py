@@ -14,7 +14,9 @@ from spillcast.evidence.postgres.node_lines import (
     FIGURES,
     OF_NODE,
     SKIPPED,
+    TYPE_OF_NODE,
     WORKER,
+    bare_node_of,
     detail_of,
     is_open,
     milliseconds,
@@ -31,6 +33,13 @@ _BEGINS = re.compile(
 )
 #: Details in parentheses, as openGauss prints them.
 _IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
+#: Dots in place of a node's figures or of counts that are not of temp files.
+_DOTS = re.compile(
+    r"(?<![ \t])[ \t]*+\((?:cost=)?(?:\.{3}|…)[^()]*\)|\btime=(?:\.{3}|…) "
+    r"|(?<=Buffers: )(?:shared|local)(?: \w+=\d+)* \w+=(?:\.{3}|…)(?: \w+=(?:\d+|\.{3}|…))*,? ?"
+)
+#: A line in place of others.
+_LINES_LEFT_OUT = re.compile(r"(?=\W+$)\W*?(?:\.{3}|…)")
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A line that is quoted in the text around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
@@ -51,13 +60,7 @@ _JOINED = re.compile(
 )
 #: Blanks that a page or an editor inserted between words, or after the point in a number.
 _WIDE, _IN_NUMBER = re.compile(r"(?<=\S) {2,}"), re.compile(r"(?<=\d\.|\.\.) (?=\d)")
-_TYPE_OF_NODE = (
-    r"(?:(?:Parallel|Partial|Finalize|Async|Incremental|Custom|Foreign|Bitmap) ){,3}"
-    r"(?:Limit|Sort|Unique|Hash|Merge|Nested Loop|(?:Hash|Group|Mixed|)Aggregate|WindowAgg|Gather"
-    r"|Append|Materialize|Memoize|Seq Scan|Index|Heap Scan|Scan|CTE Scan|WorkTable Scan|Subquery"
-    r" Scan|Function Scan|Result|ProjectSet|(?:Hash|)SetOp|LockRows|ModifyTable|Insert|Update"
-    r"|Delete|Recursive Union|Group)\b[^()]*(?:\([^()]*\)[^()]*)?"
-)
+_NAME_OF_NODE = rf"{TYPE_OF_NODE}[^()]*(?:\([^()]*\)[^()]*)?"
 _FIGURES_OF_NODE = r"\((?:cost=\d|actual (?:time|rows)=|never executed)"
 #: Labels that begin a line of details or of the summary.
 _LABEL = (
@@ -70,7 +73,7 @@ _LABEL = (
 )
 #: Places where lines were joined, in a line that contains a whole plan.
 _JOINT = re.compile(
-    rf"(?<=\S)[ \t]+(?=->[ \t]+{_TYPE_OF_NODE}{_FIGURES_OF_NODE}|{_LABEL})"
+    rf"(?<=\S)[ \t]+(?=->[ \t]+{_NAME_OF_NODE}{_FIGURES_OF_NODE}|{_LABEL})"
     r"|(?<=\d\))[ \t]+(?=[A-Z][A-Za-z ]{,30}: )"
     r"|(?<=\S)(?=(?:(?:Planning|Execution) [Tt]ime|Total runtime): \d)"
 )
@@ -78,8 +81,8 @@ _JOINT = re.compile(
 _CONTINUES = re.compile(
     r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:|Buckets: \d+ \(originally \d+\))$"
 )
-_NAME_ALONE = re.compile(rf"\s*{_TYPE_OF_NODE}")
-_FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
+_NAME_ALONE = re.compile(rf"\s*{_NAME_OF_NODE}")
+_FIRST_NODE = re.compile(rf"{_NAME_OF_NODE}(?={_FIGURES_OF_NODE})")
 #: A cost or a time. A cost has at most two decimals, so three digits after a comma are thousands.
 _COST_OR_TIME = re.compile(
     r"\b(?:(?:cost=[\d.]*(?P<cost>,)\d{1,2}|time=[\d.]*(?P<time>,)\d{1,3})"
@@ -111,10 +114,13 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     try:
         return _documents_of(lines)
     except ValueError:
-        # The last line may be cut; that is harmless if the first node has the counts of all nodes.
-        documents = _documents_of("\n".join(lines).rstrip().split("\n")[:-1])
+        # The last line may be cut, as if the text ended above it. If it is not a node's, the first
+        # node must have the counts of all nodes.
+        *whole, cut = "\n".join(lines).rstrip().split("\n")
+        documents = _documents_of(whole)
         last = documents[-1] if documents else {}
-        if "Execution Time" in last or not last.get("Plan", {}).get("Temp Written Blocks"):
+        is_counted = is_open(cut) or last.get("Plan", {}).get("Temp Written Blocks")
+        if "Execution Time" in last or not is_counted:
             raise
         return documents
 
@@ -123,10 +129,15 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
+    lines = [_DOTS.sub("", line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
         line = _IN_NUMBER.sub("", _WIDE.sub(" ", line))
         node = node_of(line)
+        if node is None and plans and not plans[-1].ended:
+            node = bare_node_of(line)
+            if node is not None or _LINES_LEFT_OUT.match(line):
+                plans[-1].plan["Abridged"] = True
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1], words=words))
         if node is not None:
@@ -335,7 +346,11 @@ def _logical(lines: list[str]) -> Iterator[str]:
         named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         cut = full and len(before) == width
         begins: Any = _BEGINS.match(line) and not (logical or "").endswith("(")
-        begins = begins or (named and not (cut and opened) and not is_open(logical or ""))
+        begins = (
+            begins
+            or _LINES_LEFT_OUT.match(line)
+            or (named and not (cut and opened) and not is_open(logical or ""))
+        )
         # No expression continues with figures of a spill.
         begins = begins or (FIGURES.search(line) and re.match(SKIPPED, (logical or "").lstrip()))
         opened = opened and len(logical or "") < _LOGICAL_MAX
@@ -369,7 +384,9 @@ def _unjoined(lines: list[str]) -> Iterator[str]:
         text = line.lstrip()
         if re.match(SKIPPED, text):
             yield line
-        elif OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
+        elif (OF_NODE.search(line) or (text.startswith("->") and FIGURES.search(line))) and len(
+            parts := _parts_of_plan(line)
+        ) > 1:
             yield from parts
         else:
             yield from (line[: len(line) - len(text)] + part for part in _JOINED.split(text))
