@@ -113,8 +113,12 @@ def test_intervals_of_a_statement_add_up(tmp_path):
         read_statements(path)
 
 
-#: Text below a table: in one cell, in several, and with a quote that has no end.
-BELOW = ("(2 rows)", "-- and more, of others", "Time: 12.3 ms, or so", 'all of it, at 10, "now')
+#: Text below a table: in one cell, in several or as many as in a row, and with a quote that has no
+#: end.
+BELOW = (
+    *("(2 rows)", "-- and more, of others", "Time: 12.3 ms, or so", 'all of it, at 10, "now'),
+    "The first took long, 10 calls, each of it, at night, on disk, as expected",
+)
 
 
 @cases("text", BELOW)

@@ -61,16 +61,19 @@ def rows_of(text: str) -> list[dict[str, Any]]:
     cells = cells_of(text)
     names = [name.strip(' "') for name in next(filter(None, cells), [])]
     rows: list[dict[str, Any]] = []
+    #: The columns with a number in each row.
+    numeric = set(range(len(names)))
     has_ended = False
     for row in cells:
         if not row:
             has_ended = True
             continue
-        has_ended = has_ended and _is_words(row)
+        known = numeric if rows else set()
+        has_ended = has_ended and not _is_row(row, known)
         is_alone = not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
         is_below = len(names) > 1 and (has_ended or is_alone)
         if is_below and "\n" + text.partition("\n")[0] not in text:
-            if _has_rows(cells, len(names)):
+            if _has_rows(cells, len(names), known):
                 problem = f"text separates row {len(rows)} from other rows: rows may be missing"
                 raise damaged(problem)
             break
@@ -80,21 +83,29 @@ def rows_of(text: str) -> list[dict[str, Any]]:
             problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
             raise damaged(problem)
         cells_of_row = (None if cell.strip() in NULLS else cell.strip() for cell in row)
+        numeric &= {at for at, cell in enumerate(row) if _FIGURE.match(cell)}
         # If columns have the same name, the first one counts.
         values = unambiguous(list(zip(names, cells_of_row, strict=True))[::-1])
         rows.append({name: values[name] for name in names})
     return rows
 
 
-def _is_words(row: Sequence[str]) -> bool:
-    """Whether a line is not a row: a sentence with commas has several cells, but no figure."""
-    return any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
+def _is_row(row: Sequence[str], numeric: set[int]) -> bool:
+    """Whether a line is a row and not a sentence, which commas may divide into several cells.
+
+    Most cells of a row are numbers where the rows above have numbers, in the columns ``numeric``.
+    Without such columns, a line without letters in its first cell or with a number is a row.
+    """
+    cells = [row[at] for at in numeric if at < len(row)]
+    if cells:
+        return 2 * sum(_FIGURE.match(cell) is not None for cell in cells) >= len(cells)
+    return not any(map(str.isalpha, row[0])) or any(map(_FIGURE.match, row))
 
 
-def _has_rows(cells: Iterator[list[str]], width: int) -> bool:
+def _has_rows(cells: Iterator[list[str]], width: int, numeric: set[int]) -> bool:
     """Whether one of the remaining lines is a row; quotes in text may have no end."""
     with suppress(csv.Error):
-        return any(len(row) == width and not _is_words(row) for row in cells)
+        return any(len(row) == width and _is_row(row, numeric) for row in cells)
     return False
 
 
