@@ -115,7 +115,10 @@ def recognise(path: Path, score_min: float = 0.0) -> EvidenceKind | None:
     InputError if the file is damaged or holds evidence of several sources.
     """
     raw = head_of(path)
-    sample = FileHead(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
+    # Rows are unwrapped only if the last one is whole.
+    end = raw.rfind("\n", 0, _UNWRAPPED_LENGTH) if len(raw) > _UNWRAPPED_LENGTH else -1
+    end = _UNWRAPPED_LENGTH if end < 0 else end
+    sample = FileHead(path, raw, unwrapped(raw[:end]) + raw[end:])
     best, best_score = None, 0.0
     for kind in sorted(KINDS, key=lambda kind: -kind.score_max):
         # Kinds that cannot win are skipped: scoring them would take most of the time.
@@ -299,7 +302,7 @@ KINDS: Sequence[EvidenceKind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             r"\|\s*Id\s*\|\s*Operation\s*\|", "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            rf'"query_block"\s*:|^[^\w\n]*{_MYSQL_NODE}|\| r_filtered\b'
+            rf'"query_block"\s*:|(?:^[^\w\n]*|-> ){_MYSQL_NODE}|\| r_filtered\b'
             r'|^[^\w\n]*+(?:id\W++)?select_type\b|"(?:actual_last_row_ms|r_total_time_ms)"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
             r'[│┃]\s*Total Time:|"(?:(?:cumulative|operator)_cardinality|operator_timing|extra-info'

@@ -17,7 +17,7 @@ from spillcast.evidence import exported_rows, tables
 from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
 
-#: Texts and lines beyond these lengths are written by programs and have no wrapping.
+#: Texts and lines beyond these lengths are written by programs: only exports have a wrapping.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
 _WRAPPINGS_MAX = 16
 #: A text counts as wrapped if at least this share of its lines with figures is.
@@ -185,13 +185,12 @@ Lines = list[str]
 
 def unwrapped(text: str) -> str:
     """The text without its wrappings."""
-    if len(text) > LENGTH_MAX:
-        return text
     lines = text.split("\n")
     if max(map(len, lines)) > LINE_LENGTH_MAX:
         return text
+    wrappings = _EXPORTS if len(text) > LENGTH_MAX else WRAPPINGS
     for _ in range(_WRAPPINGS_MAX):
-        tried = (unwrap(lines) for unwrap in WRAPPINGS)
+        tried = (unwrap(lines) for unwrap in wrappings)
         plain = next((plain for plain in tried if plain is not None and plain != lines), None)
         if plain is None:
             break
@@ -474,6 +473,7 @@ def _indentation(lines: Lines) -> Lines:
     return dedent("\n".join(lines)).split("\n")
 
 
+_EXPORTS = exported_rows.inserts, exported_rows.beside, exported_rows.stacked
 #: The functions in the order of trial. Special tables precede general ones. Loggers are last,
 #: because a bar before all lines may belong to a table.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
@@ -482,7 +482,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
-    *(exported_rows.inserts, exported_rows.beside, exported_rows.stacked),
+    *_EXPORTS,
     *(tables.headless, tables.expanded, tables.column, tables.grid),
     _logged,
 )

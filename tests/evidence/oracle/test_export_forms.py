@@ -3,8 +3,10 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import InputError
+from spillcast.errors import FileTooLarge, InputError
+from spillcast.evidence import recognise, unwrap
 from spillcast.evidence.open import find_evidence
+from spillcast.evidence.oracle import spooled
 from spillcast.evidence.oracle.ash import read_ash
 
 WAITS = [
@@ -138,6 +140,24 @@ def test_samples_of_ash(tmp_path, form):
     assert samples.num_rows == 12
     events = samples["event"].to_pylist()
     assert [events.count(row["EVENT"]) for row in WAITS] == [4, 4]
+
+
+@cases("form", FORMS)
+def test_exports_have_no_length_at_which_they_are_not_unwrapped(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(unwrap, "LENGTH_MAX", 1000)
+    (path := tmp_path / "ash.txt").write_text(form(SAMPLES))
+    assert path.stat().st_size > 1000
+    assert read_ash(path).samples.num_rows == 12
+
+
+def test_commands_that_are_too_long_to_unwrap_are_refused(tmp_path, monkeypatch):
+    """The beginning by which the kind is recognised ends within a row."""
+    monkeypatch.setattr(recognise, "_UNWRAPPED_LENGTH", 1000)
+    monkeypatch.setattr(spooled, "_UNWRAPPED_BYTES_MAX", 1000)
+    (path := tmp_path / "ash.sql").write_text(developer_inserts(SAMPLES))
+    assert find_evidence([path]).ash == [path]
+    with pytest.raises(FileTooLarge):
+        read_ash(path)
 
 
 def test_sqlcl_underlines_with_low_lines(figures):

@@ -12,7 +12,13 @@ from typing import IO, Any
 import numpy as np
 
 from spillcast.columns import TEXT, ColumnValues
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, OptionInvalid
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    FileTooLarge,
+    OptionInvalid,
+)
 from spillcast.evidence.table_rows import (
     BLANKS,
     JSON_ROWS,
@@ -22,7 +28,7 @@ from spillcast.evidence.table_rows import (
     texts_of_json,
 )
 from spillcast.evidence.text import head_of, opened_text, text_of
-from spillcast.evidence.unwrap import LENGTH_MAX, unwrapped
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import conflicting_names, damaged, reading
 from spillcast.tables import any_table_of
 from spillcast.units import format_count
@@ -44,10 +50,13 @@ _FEEDBACK = re.compile(
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
 #: The start of rows that are commands, records of several lines, or below several headings.
+_COMMANDS = re.compile("^insert into |<COLUMN NAME=", re.IGNORECASE | re.MULTILINE)
 _WRAPPED = re.compile(
-    r"^insert into |<COLUMN NAME=|^[A-Z]\w+ +: |^ *-[- ]*\n *[A-Z].*\n *-[- ]*$",
+    rf"{_COMMANDS.pattern}|^[A-Z]\w+ +: |^ *-[- ]*\n *[A-Z].*\n *-[- ]*$",
     re.IGNORECASE | re.MULTILINE,
 )
+#: Exports that are longer are not unwrapped.
+_UNWRAPPED_BYTES_MAX = 64 << 20
 #: The number of first bytes that show whether a file is JSON or Parquet.
 _START_BYTES = 4096
 
@@ -140,8 +149,12 @@ def read_spooled(
             return _of_parquet(path, names)
         if JSON_ROWS.match(head):
             return _of_text(path, text_of(path), names)
-        # A longer text has no wrapping, and is read in batches.
-        if path.stat().st_size <= LENGTH_MAX and _WRAPPED.search(head):
+        is_long = path.stat().st_size > _UNWRAPPED_BYTES_MAX
+        if is_long and _COMMANDS.search(head):
+            text = f"more than {_UNWRAPPED_BYTES_MAX >> 20} MiB of INSERT commands or XML"
+            raise FileTooLarge(text, "export the rows as CSV")
+        # A longer text is read in batches.
+        if not is_long and _WRAPPED.search(head):
             return _of_lines(path, unwrapped(text_of(path)).splitlines(), names)
         with opened_text(path) as file:
             return _of_lines(path, _bounded(file, on_progress), names)
