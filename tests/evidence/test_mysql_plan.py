@@ -208,6 +208,7 @@ def test_a_plan_that_does_not_show_spills_is_refused(figures, text):
         "|  1 | SIMPLE      | t     |\n+----+-------------+-------+\n",
         f"{STARS} 1. row {STARS}\n           id: 1\n  select_type: SIMPLE\n        table: t\n",
         json.dumps({"query_plan": {"operation": "Sort: t.a", "actual_last_row_ms": 8.1}}),
+        "My plan: -> Table scan on t  (cost=9.1 rows=2) (actual time=0.1..3.5 rows=9 loops=1)\n",
     ],
 )
 def test_plans_without_merge_passes_are_recognised_and_refused(tmp_path, text):

@@ -22,8 +22,10 @@ BYTE_COUNTERS = (
      r"\bExecution(?: ?time)?\W{2,9}([\d.]+ ?(?:m?s|[mhd]))\b"),
     ("Databend", r"\b(?:agg|group_by|join)_spilled_bytes[^\w\n]{1,80}+(\d+)",
      r"\bquery_duration_ms[^\w\n]{1,80}+(\d+)"),
-    # Only the root's row has the time of the query.
-    ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
+    # Only the root's row has the time of the query. Disk is the column after memory.
+    ("TiDB",
+     r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*(?:B(?:ytes)?|N/A)\"? *+[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?"
+     r"[ \t]*+\|?$",
      r"^[+|\" \t]*+\w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
@@ -33,7 +35,8 @@ BYTE_COUNTERS = (
 TEXTS = (
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "), ("Netezza", r"\[SPU "),
     ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
-    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "),
+    ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "
+     r"|\bexecution info\"? *[|,\t]"),
     ("SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR "), ("Exasol", r"\btemp_db_ram_peak\b"),
     ("Sybase ASE", r"\blogical reads: \(regular=|^[^\w\n]*Total writes for this command: "),
     ("Firebird", r"^[^\w\n]*Delta memory = "), ("Velox", r"\bSpilled: \d[\d,]* rows\b"),

@@ -238,6 +238,8 @@ def test_damaged_files_and_options_of_other_evidence_are_refused(tmp_path, remot
         ("+ | Sort_4    | 9 | root | time:1m2.5s, loops:2 | t.a | 8 MB | 16 KB |\n"
          "+ | └─Scan_7  | 9 | root | time:2.5s, loops:9 | t.b | N/A | N/A |\n",
          "elapsed=1m2.5s,spilled=16384,size="),
+        ("| id | task | execution info | memory |\n| Sort_4 | root | time:9s, loops:2 | 8 MB |\n",
+         "elapsed=ELAPSED,spilled=SIZE"),
         ("*************************** 1. row ***************************\n"
          "            id: HashAgg_9\n       actRows: 9\n access object: \n"
          "execution info: time:12.9s, loops:6\n        memory: 2 MB\n          disk: 1.5 GB\n",
