@@ -8,7 +8,7 @@ import numpy as np
 
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.projection import ESTIMATORS, FORMER, REHEARSAL
+from spillcast.forecast.projection import ESTIMATORS, HISTORY, REHEARSAL
 from spillcast.forecast.projection import SPINNING as SPINNING_ESTIMATE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import Variant
@@ -17,7 +17,7 @@ from spillcast.storage import Storage
 
 #: Estimators that a variant leaves out, with their descriptions.
 LEFT_OUT: Mapping[str, str] = {
-    name: summary for name, summary in ESTIMATORS.items() if name not in (REHEARSAL, FORMER)
+    name: summary for name, summary in ESTIMATORS.items() if name not in (REHEARSAL, HISTORY)
 }
 #: Variants with more evidence, with their descriptions.
 REHEARSED, FORMER_RUN = "rehearsed", "former run"

@@ -21,7 +21,7 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import CaptureAccount, RecordOptions
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Memory, Temp
+from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, KeptWaits, Memory, Temp
 from spillcast.recording.observed import CpuLimits, MissedIo, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
 
@@ -141,7 +141,7 @@ def test_seconds_are_those_of_the_starts_of_waits(tmp_path):
     assert by_second[2] == 60
 
 
-@cases("name", [ESTIMATE_FILE, FORMER_FILE])
+@cases("name", [ESTIMATE_FILE, CALLS_FILE])
 def test_the_last_document_of_the_server_is_kept(tmp_path, name):
     loads = [("write", 8192, 5, MS)]
     parts = [recording(tmp_path / f"{n}.spill", loads, elapsed_s=2.0) for n in range(2)]

@@ -23,7 +23,9 @@ from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_count, parse_bytes, parse_duration_s
 
-HOW = "make it with: EXPLAIN ANALYZE SELECT ..., in bendsql, which prints the elapsed time below it"
+HINT = (
+    "make it with: EXPLAIN ANALYZE SELECT ..., in bendsql, which prints the elapsed time below it"
+)
 _RECORD = "a recording of databend-query shows it: spillcast record --pid PID"
 #: The maximum size of a call on a local disk, that of tokio's files: larger spilled files or ranges
 #: take several calls. Recordings of sorts and aggregations show exactly these calls.
@@ -41,7 +43,7 @@ _CUT = re.compile(r"\(\d+ shown\)|├── (?![^├└]*+[├└])")
 _ROOT = re.compile(r"^(?=[^\n]*\w)[^\n├└]*+\n[^\n├└\w]*+[├└]── ", re.MULTILINE)
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan: at least one call per spilled file or range, at most calls of 2 MiB.
 

@@ -29,7 +29,7 @@ WRITTEN_MAX = 3.0
 SPILLED_MAX = 2.0
 #: The maximum number of threads that may have shared temp I/O.
 THREADS_MAX = 64
-HOW = (
+HINT = (
     "make it with: PRAGMA enable_profiling = 'json'; PRAGMA profiling_output = 'profile.json'; "
     "then the query"
 )
@@ -59,7 +59,7 @@ class DuckDBMetrics:
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a profile, between the least and the most temp I/O.
 
@@ -126,7 +126,7 @@ def _unsized(elapsed_s: float) -> InputError:
     """The error for a profile without figures of temp files, with other sources for them."""
     return EvidenceIncomplete(
         "the profile has no size of temp files",
-        f"{_SIZED}: {HOW}; or, if you know what spilled: "
+        f"{_SIZED}: {HINT}; or, if you know what spilled: "
         f"figures:elapsed={elapsed_s:.6g}s,spilled=12G,size=256K",
     )
 

@@ -29,7 +29,7 @@ from spillcast.recording import OPS
 from spillcast.units import parse_bytes, parse_duration_s
 
 _BYTES_MAX = 1 << 20
-HOW = (
+HINT = (
     "it holds elapsed_s, and count, bytes and time_s below reads and writes; threads, cpu_s and "
     "io_s where they are known"
 )
@@ -82,7 +82,7 @@ class StatedFigures:
     threads: float = key("mean number of threads at work", example=1.0, default=1.0, optional=True)
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a file. InputError for damaged or impossible figures."""
     text = text_of(path, bytes_max=_BYTES_MAX)

@@ -18,9 +18,9 @@ from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, parse_bytes
 
-HOW = "make it with: ANALYZE FORMAT=JSON SELECT ..."
+HINT = "make it with: ANALYZE FORMAT=JSON SELECT ..."
 _RECORD = "record the query: spillcast record --mysql DSN --query PATTERN"
-_INSTEAD = f"{_RECORD}; or, with MariaDB, {HOW}"
+_INSTEAD = f"{_RECORD}; or, with MariaDB, {HINT}"
 #: The number of runs that sql/filesort.cc merges at once, and its maximum in the last pass.
 MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
@@ -83,7 +83,7 @@ def merges(runs: int) -> tuple[int, int]:
     return count + 1, levels
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between the least and the most temp I/O of its sorts.
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 8192
 #: The largest operation, a gather write of version 2016 and later; a read-ahead has up to 64 pages.
 OPERATION_PAGES_MAX = 128
-HOW = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan in SSMS"
+HINT = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan in SSMS"
 DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual plan"
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
@@ -91,7 +91,7 @@ class SpilledStatement:
         return (self.waits or {}).get(SPILL_WAIT, (0.0, 0))
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read_plan(path: Path, selection: Selection) -> Counts:
     """The counts of a statement of an actual plan. InputError if it was not executed."""
     text = unwrapped(text_of(path))
@@ -109,7 +109,7 @@ def read_plan(path: Path, selection: Selection) -> Counts:
     statements = [statement for root in roots for statement in _statements(root)]
     if not statements and all(root.find(".//{*}RunTimeInformation") is None for root in roots):
         raise EvidenceUnsuited(
-            "an estimated plan: the query was not executed, so nothing was counted", HOW
+            "an estimated plan: the query was not executed, so nothing was counted", HINT
         )
     if not statements:
         raise NoTempIo("no sort, hash or exchange of this plan spilled to tempdb")
@@ -284,8 +284,8 @@ _NEEDED_OF_FILES = (
     *("num_of_writes", "num_of_bytes_written", "io_stall_write_ms"),
 )
 FILE_STATS = (*_NEEDED_OF_FILES, "database_id", "database_name", "file_id", "type_desc")
-HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
-HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
+HINT_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
+HINT_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
 
 
 def _number(row: SpooledRow, name: str) -> float:
@@ -295,7 +295,7 @@ def _number(row: SpooledRow, name: str) -> float:
     return number.value
 
 
-@reading(hint=HOW_QUERIES)
+@reading(hint=HINT_QUERIES)
 def read_query_stats(path: Path, selection: Selection) -> Counts:
     """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
     row, mean = _selected_row(path, selection)
@@ -357,7 +357,7 @@ def _text(row: SpooledRow) -> str | None:
     return next((text for name in _TEXTS if (text := row.get(name))), None)
 
 
-@reading(hint=HOW_FILES)
+@reading(hint=HINT_FILES)
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on the data files of tempdb between two snapshots, or since the server started."""
     taken: list[tuple[float, OpCounts, OpCounts, int]] = []
@@ -370,7 +370,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     elapsed_s, reads, writes = 0.0, *snapshots[-1][1:3]
     if len(snapshots) == 2:
         if snapshots[0][3] != snapshots[1][3]:
-            raise EvidenceContradictory("the snapshots have different files", HOW_FILES)
+            raise EvidenceContradictory("the snapshots have different files", HINT_FILES)
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
             OpCounts(new.count - old.count, new.bytes - old.bytes, new.total_ns - old.total_ns)
@@ -429,5 +429,5 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
         )
         files = [row.get("file_id") for row in taken]
         if all(files) and len(set(files)) < len(files):
-            raise EvidenceIncomplete("several rows of a file at one time", HOW_FILES)
+            raise EvidenceIncomplete("several rows of a file at one time", HINT_FILES)
         yield timed[start][0], reads, writes, len(taken)

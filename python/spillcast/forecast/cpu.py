@@ -19,7 +19,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Floats
-from spillcast.forecast.workload import CpuTime, FormerRun
+from spillcast.forecast.workload import CpuTime, PreviousRun
 from spillcast.forecast.workload.load import Load, counts
 from spillcast.recording import OPS
 from spillcast.recording.calibration import WaitCost, idle_s, weights_of
@@ -317,7 +317,7 @@ def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Floa
 
 
 def spinning_s(
-    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
+    runs: Sequence[PreviousRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
 ) -> float:
     """CPU time of the run beyond the cost of waits, by previous runs with shorter waits, or 0."""
     spun_s = 0.0
@@ -333,8 +333,8 @@ def spinning_s(
     return spun_s
 
 
-def former_change(
-    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Estimate]
+def previous_runs_change(
+    runs: Sequence[PreviousRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Estimate]
 ) -> CpuChange | None:
     """Additional CPU time of operations on the target, from the line through both runs.
 
@@ -347,13 +347,13 @@ def former_change(
     each_moved = _weights_moved(loads, latencies)
     moved, changes = weight_moved(loads, latencies), []
     for run in runs:
-        former = weight_moved(loads, run.latencies(loads))
-        slope_s, share = (run.cpu_s - cpu.total_s) / former, moved / former
+        run_moved = weight_moved(loads, run.latencies(loads))
+        slope_s, share = (run.cpu_s - cpu.total_s) / run_moved, moved / run_moved
         outside = max(-share, share - 1, 0.0) / max(abs(share), 1e-9)
         errors_s = (
             # The difference of two runs on the same storage.
             2**0.5 * REPEATED * cpu.total_s * share,
-            slope_s * min(abs(moved), abs(moved - former)),
+            slope_s * min(abs(moved), abs(moved - run_moved)),
             WITHIN_RUN_BEYOND * cpu.total_s * outside,
         )
         error_s = float(np.linalg.norm(errors_s))

@@ -20,8 +20,8 @@ from spillcast.forecast.cpu import (
     CpuSlope,
     blended,
     cpu_slope,
-    former_change,
     machine_change,
+    previous_runs_change,
     rehearsed_change,
 )
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
@@ -57,14 +57,14 @@ COMPRESSING_SPREAD = 0.5
 #: No storage is faster than this one.
 ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [], never_slower=True)
 
-MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"
+MACHINE, WITHIN_RUN, REHEARSAL, HISTORY = "machine", "recording", "rehearsal", "history"
 CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"
 #: Estimators that a forecast can leave out, by name. Experiments measure the benefit of each.
 ESTIMATORS: Mapping[str, str] = {
     MACHINE: "the calibrated cost of a wait on this machine",
     WITHIN_RUN: "the cost of a wait in this recording",
     REHEARSAL: "a rehearsal on the target",
-    FORMER: "previous runs on other storage",
+    HISTORY: "previous runs on other storage",
     CAPTURE_COST: "the deduction of recording overhead",
     REPLAY: "a replay of all threads on the target",
     SPINNING: "CPU bursts that may be spinning",
@@ -447,8 +447,8 @@ def _cpu_change(
         changes.append(baseline.cpu_slope.change(loads, latencies))
     if rehearsal is not None:
         changes.append(rehearsed_change(cpu, loads, rehearsal, compressing_s))
-    if FORMER in baseline.estimators:
-        changes.append(former_change(cpu.former, cpu, loads, latencies))
+    if HISTORY in baseline.estimators:
+        changes.append(previous_runs_change(cpu.previous_runs, cpu, loads, latencies))
     return blended(loads, changes)
 
 

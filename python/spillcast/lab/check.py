@@ -112,7 +112,7 @@ def _of_terms(forecast: Forecast) -> ActualRun:
 
 
 CHECK_SCHEMA = "spillcast.check/1"
-HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
+HINT = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
 #: The storage of the temp files before the move.
 OLD_STORAGE = "the old storage"
 #: Runs whose temp operations differ by a larger share did different work.
@@ -229,7 +229,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
 
     InputError for a file that is not a forecast, and if several match.
     """
-    with reading(path, HOW):
+    with reading(path, HINT):
         if path.is_dir():
             raise EvidenceUnknown("not a forecast: give the forecast first")
         document = json_of(text_of(path))
@@ -245,7 +245,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
             reason = "is for several targets" if target is None else f"has no target {target}"
             raise EvidenceUnsuited(reason, f"name one with --target: {names}")
         if chosen[0].target == ZERO_LATENCY:
-            raise EvidenceUnsuited("is for no storage, only the limit of any", HOW)
+            raise EvidenceUnsuited("is for no storage, only the limit of any", HINT)
         if chosen[0].forecast_s is None:
             raise EvidenceUnsuited(f"it was refused: {chosen[0].refused}")
         return chosen[0]

@@ -35,7 +35,7 @@ PLAN_FILE = "plan.json"
 #: PostgreSQL's estimated plan of a query that still ran when its recording ended.
 ESTIMATE_FILE = "estimate.json"
 #: Rows of pg_stat_statements for earlier calls of the same statement.
-FORMER_FILE = "former_calls.json"
+CALLS_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
 #: A process had worked before its recording if its CPU time until then exceeds this share of the
 #: recorded time, or its bytes until then this share of the recorded bytes.

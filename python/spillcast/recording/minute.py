@@ -10,8 +10,8 @@ from spillcast.errors import SpillcastError
 from spillcast.recording import OPS
 from spillcast.recording.capture import SHARED, CaptureAccount
 from spillcast.recording.meta import (
+    CALLS_FILE,
     ESTIMATE_FILE,
-    FORMER_FILE,
     KeptWaits,
     Memory,
     Meta,
@@ -114,7 +114,7 @@ def keep(
                 # Without their waits, they can be shifted only by whole seconds.
                 writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
             writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
-        for name in (ESTIMATE_FILE, FORMER_FILE):
+        for name in (ESTIMATE_FILE, CALLS_FILE):
             if (document := parts[-1].document(name)) is not None:
                 writer.add_document(name, document)
         return writer.finish(_meta(parts, edges_s))

@@ -37,7 +37,7 @@ from spillcast.redaction import masked_text
 from spillcast.tabular import records
 from spillcast.units import format_bytes
 
-HOW = (
+HINT = (
     "export it with: SELECT * FROM system.query_log WHERE type != 'QueryStart' "
     "INTO OUTFILE 'log.jsonl' FORMAT JSONEachRow"
 )
@@ -123,7 +123,7 @@ def is_parquet_log(path: Path) -> bool:
 
 def read_rows(path: Path) -> list[LoggedQuery]:
     """The finished queries of an export. InputError if it is damaged or lacks columns."""
-    with reading(path, HOW):
+    with reading(path, HINT):
         # A repeated query, as in a log that was pasted twice, counts once.
         by_text = {
             (0, hash(repr(row))) if row.get("query_id") else (1, at): row
@@ -331,7 +331,7 @@ class _Side:
     reason: str = ""
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of the selected query, or of the only one that spills."""
     return counts_of_query(_selected(read_rows(path), selection), selection)

@@ -38,7 +38,7 @@ from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import CountedStatement
 from spillcast.units import format_duration
 
-HOW = (
+HINT = (
     "make it with awrrpt.sql or spreport.sql, of the snapshots around the run; a list of waits "
     "needs a heading over names, counts and times, as event, total_waits and time_waited_micro of "
     "v$session_event, or as tkprof prints it (Event waited on)"
@@ -106,7 +106,7 @@ class Report:
     left_out: Number
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The temp I/O of all sessions, or of one execution of a statement.
 
@@ -229,14 +229,14 @@ def _report(text: str, selection: Selection) -> Report:
         if not is_complete:
             raise EvidenceIncomplete(
                 "no table has its waits for temp files with their number and time",
-                f"{HOW}; for ASH, export the samples: spillcast collect oracle",
+                f"{HINT}; for ASH, export the samples: spillcast collect oracle",
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(
                 "up to release 9.2 temp files have the same wait events as other direct I/O",
                 "trace the statement with waits: tkprof shows its temp I/O by row source",
             )
-        raise NoTempIo("it has no waits for temp files among its wait events", HOW)
+        raise NoTempIo("it has no waits for temp files among its wait events", HINT)
     minutes = _minutes(tables, plain)
     model = dict(_pairs(tables, "statistic", "time(s"))
     classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
@@ -260,7 +260,7 @@ def _report(text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    check_all(checks(list(waits.values()), database_s), f"{_OWN_FILE_HINT}; {HOW}")
+    check_all(checks(list(waits.values()), database_s), f"{_OWN_FILE_HINT}; {HINT}")
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,

@@ -43,7 +43,7 @@ from spillcast.redaction import masked_text
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-HOW_TEXT = "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', report_level => 'ALL')"
+HINT_TEXT = "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', report_level => 'ALL')"
 _FACT = re.compile(
     r"\W*(Status|SQL ID|SQL Execution ID|Duration)\s*:\s*(\S(?:.*\S)?)\s*", re.IGNORECASE
 )
@@ -56,7 +56,7 @@ _PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
 _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
 
 
-@reading(hint=HOW_TEXT)
+@reading(hint=HINT_TEXT)
 def read_text(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if its report is cut or has no lines."""
     text = report_text(path)
@@ -175,7 +175,7 @@ def _understood(number: Number | None, text: str) -> float:
     return value_of(number) or 0.0
 
 
-HOW_XML = (
+HINT_XML = (
     "make it with: dbms_sqltune.report_sql_monitor(sql_id => '...', type => 'XML', "
     "report_level => 'ALL'), or type => 'ACTIVE'"
 )
@@ -186,7 +186,7 @@ _XML_COLUMNS = "{}_reqs", "{}_bytes"
 _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
-@reading(hint=HOW_XML)
+@reading(hint=HINT_XML)
 def read_xml(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if the report is cut or damaged."""
     text = text_of(path)
@@ -267,13 +267,13 @@ _COLUMNS = (
     *("physical_read_bytes", "physical_write_requests", "physical_write_bytes"),
     *("workarea_max_tempseg", "workarea_tempseg"),
 )
-HOW_VIEWS = (
+HINT_VIEWS = (
     "export both: select * from v$sql_monitor and select * from v$sql_plan_monitor where "
     "sql_id = '...', with set markup csv on"
 )
 
 
-@reading(hint=HOW_VIEWS)
+@reading(hint=HINT_VIEWS)
 def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of one execution, from both views. InputError if one of them is missing."""
     session_rows, plan_rows = list[SpooledRow](), list[SpooledRow]()
@@ -295,10 +295,10 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
         if any(_view_line(row).spills for row in lines)
     ]
     if not items:
-        raise NoTempIo("no statement spills: no line of a plan used temp space", HOW_VIEWS)
+        raise NoTempIo("no statement spills: no line of a plan used temp space", HINT_VIEWS)
     key, lines = select(items, selection)
     if key not in sessions:
-        raise SelectionEmpty(f"V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS)
+        raise SelectionEmpty(f"V$SQL_MONITOR has no row of this execution of {key[0]}", HINT_VIEWS)
     return counts_of_execution(_of_views(key[0], sessions[key], lines), selection)
 
 

@@ -29,7 +29,7 @@ from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.units import format_duration
 
-HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
+HINT = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
 _RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
 #: The heading of calls in tkprof, and in Orange.
@@ -172,7 +172,7 @@ class TkprofStatement:
         return max(1, self.calls["execute"].number if "execute" in self.calls else 1)
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of one statement. InputError if none spilled, or if several did."""
     plain = _BARRED.sub(lambda row: row[1].replace("|", "  "), report_text(path))
@@ -195,7 +195,7 @@ def read(path: Path, selection: Selection) -> Counts:
                 "it is of a coordinator, whose parallel servers have traces of their own",
                 "merge the traces with trcsess, or give a report of SQL Monitor",
             )
-        raise NoTempIo("no statement waited for temp files: it does not spill", HOW)
+        raise NoTempIo("no statement waited for temp files: it does not spill", HINT)
     items = [
         SelectableRun(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling
     ]

@@ -339,7 +339,7 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
     )
 
 
-HOW_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
+HINT_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
 #: Printed beside the title of each section if the report covers less than a day.
@@ -358,7 +358,7 @@ class Share:
     sessions: Number | None
 
 
-@reading(hint=HOW_SHARES)
+@reading(hint=HINT_SHARES)
 def read_shares(path: Path, selection: Selection) -> Counts:
     """Counts from the share of temp waits. InputError if it or the total time is unknown."""
     text = report_text(path)
@@ -369,10 +369,10 @@ def read_shares(path: Path, selection: Selection) -> Counts:
         if re.search(_TEMP, text, re.IGNORECASE):
             message = "its waits for temp files are in no table that is understood"
             raise EvidenceDamaged(message)
-        raise NoTempIo("none of its events is a wait for temp files", HOW_SHARES)
+        raise NoTempIo("none of its events is a wait for temp files", HINT_SHARES)
     database_s = _database_s(plain_of(text), shares)
     if not database_s:
-        raise EvidenceUnsuited("it does not show how long the database was busy", HOW_SHARES)
+        raise EvidenceUnsuited("it does not show how long the database was busy", HINT_SHARES)
     times = {op: 0.0 for op in OPS}
     largest = _largest(shares)
     for share in temp:
@@ -385,14 +385,14 @@ def read_shares(path: Path, selection: Selection) -> Counts:
             check_all([FigureCheck("share-of-db-time", part, words, share.total_s, seconds)])
     total_s = sum(times.values())
     low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
-    time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES)
+    time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HINT_SHARES)
     temp_io = with_count_bounds(
         TempTimes(times["read"], times["write"], time_bounds),
         {op: round(time_s) for op, time_s in times.items()},
         {},
         OPERATION_BYTES,
         "samples of waits for temp files have no counts of them",
-        HOW_SHARES,
+        HINT_SHARES,
     )
     return counts_of_figures(
         selection,

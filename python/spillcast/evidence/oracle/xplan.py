@@ -24,7 +24,7 @@ from spillcast.recording import OPS
 from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 
-HOW = (
+HINT = (
     "run the statement with the hint gather_plan_statistics, then: select * from "
     "table(dbms_xplan.display_cursor(format => 'ALLSTATS LAST'))"
 )
@@ -59,7 +59,7 @@ class CursorPlan:
     used_temp: str = ""
 
 
-@reading(hint=HOW)
+@reading(hint=HINT)
 def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan. InputError if it was only estimated, or does not spill."""
     plans = list(_plans(report_text(path).splitlines()))
@@ -74,7 +74,7 @@ def read(path: Path, selection: Selection) -> Counts:
 
 def _figures(plan: CursorPlan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
-        raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HOW)
+        raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HINT)
     if not {"reads", "writes"} <= set(plan.names):
         if plan.used_temp:
             message = f"{plan.used_temp} used temp space, and Reads and Writes are missing"

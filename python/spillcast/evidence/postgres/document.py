@@ -25,7 +25,7 @@ from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
 
-HOW = (
+HINT = (
     "make it with: "
     "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
 )
@@ -79,7 +79,7 @@ _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, in the form of FORMAT JSON. InputError if there is none."""
-    with reading(path, HOW):
+    with reading(path, HINT):
         text = unwrapped(text_of(path))
         documents = pasted_documents(text)
         if not documents:

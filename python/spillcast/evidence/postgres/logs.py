@@ -23,7 +23,7 @@ from spillcast.evidence.postgres.document import (
     none_spilled,
     pasted_documents,
 )
-from spillcast.evidence.postgres.document import HOW as HOW_PLAN
+from spillcast.evidence.postgres.document import HINT as HINT_PLAN
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -63,7 +63,7 @@ _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
 _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
 )
-HOW = (
+HINT = (
     "set log_temp_files = 0, and auto_explain with log_analyze and log_buffers for plans, then "
     "give the server's log folder"
 )
@@ -115,7 +115,7 @@ class Logs:
         temp, times, session = LoggedTempFiles(self.seen), list[str](), ""
         processes, first, last = _Processes(), "~", ""
         plans: list[tuple[str, dict[str, Any]]] = []
-        with reading(file, HOW):
+        with reading(file, HINT):
             for entry in entries_of(self._checked(blocks), times):
                 # A message without a session belongs to the session of the previous message.
                 named = processes.of(entry)
@@ -125,7 +125,7 @@ class Logs:
                     plans[-1][1].setdefault("Context", entry.message)
                 session = temp.add(session, entry, is_named=bool(named))
                 try:
-                    with reading(file, HOW_PLAN):
+                    with reading(file, HINT_PLAN):
                         plan = logged_plan(entry.message)
                 except InputError as error:
                     self.damaged.append(error)
@@ -160,7 +160,7 @@ def read_logs(path: Path) -> Logs:
         logs.add(file, blocks_of(file))
     if logs.damaged and not logs.temp and not logs.plans:
         raise logs.damaged[0]
-    with reading(path, HOW):
+    with reading(path, HINT):
         return _checked_logs(logs, path)
 
 
@@ -175,7 +175,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     is_log = calls_s or logs.plans or logs.exceeded or logs.damaged
     if not is_log and re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
         # Plans that are not in a log.
-        with reading(path, HOW_PLAN):
+        with reading(path, HINT_PLAN):
             pasted = pasted_documents(unwrapped(text))
             spills = any(plan["Plan"].get("Temp Written Blocks") for plan in pasted)
             if pasted and (spills or not logs.temp):
@@ -185,7 +185,7 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
         raise EvidenceDamaged(f"a line is not understood: {unread[0][:200]}")
     if is_empty:
         files = format_count(logs.files, "file")
-        raise NoTempIo(f"no temp file and no plan in {files}", HOW)
+        raise NoTempIo(f"no temp file and no plan in {files}", HINT)
     if not logs.temp and not logs.exceeded:
         _check_counted(logs.plans)
     return logs
@@ -212,12 +212,12 @@ def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
     """InputError if no plan can show whether it spilled, or if one without spills is cut."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
     if not (any("Temp Written Blocks" in plan for plan in ran) or all(map(none_spilled, plans))):
-        raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HOW)
+        raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HINT)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:
             check_sums(nodes_of(plan))
         if any("Excerpt" in plan for plan in plans):
-            raise EvidenceIncomplete(CUT, HOW)
+            raise EvidenceIncomplete(CUT, HINT)
 
 
 def _each_once(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import (
     CUT,
-    HOW,
+    HINT,
     check_sums,
     is_log,
     none_spilled,
@@ -80,7 +80,7 @@ def read_plan(
     file that is not a plan, is cut, lacks buffers, does not spill or has several plans. Refusal for
     impossible I/O.
     """
-    with reading(path, HOW):
+    with reading(path, HINT):
         documents, logs = _read_plans(path)
         if logs is not None and not documents:
             from spillcast.evidence.postgres.logs import counts_of_logs
@@ -177,7 +177,7 @@ def counts_of_plan(
     """
     if isinstance(document, list):
         document = document[0]
-    with reading(None, HOW):
+    with reading(None, HINT):
         if "Actual Loops" in document["Plan"] and not document["Plan"].keys() >= {*TEMP_BLOCKS}:
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
@@ -235,7 +235,7 @@ def _rewritten(counts: Counts, spills: PlanSpills | None) -> Counts:
     reads, writes = counts.reads.scaled(1.0, times), counts.writes.scaled(1.0, times)
     reason = f"a plan without BUFFERS does not show how often rows were written: 1 to {times} times"
     most = replace(counts, reads=reads, writes=writes)
-    return replace(counts, io_bounds=Bounds(counts, most, reason, HOW))
+    return replace(counts, io_bounds=Bounds(counts, most, reason, HINT))
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:
@@ -408,7 +408,7 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
     A log without plans has only the elapsed time of a call with temp files. InputError for a file
     that is not a plan, and for a plan that was not executed.
     """
-    with reading(path, HOW):
+    with reading(path, HINT):
         documents, logs = _read_plans(path)
         if logs is not None and not documents:
             of_statement = [

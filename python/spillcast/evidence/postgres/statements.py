@@ -67,7 +67,7 @@ _ROUNDED = re.compile(r"[^\w-]|^-*$")
 _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
-HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
+HINT = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
 
 _ADDED = (
     "calls", "elapsed_s", "read_blocks", "written_blocks", "read_s", "write_s", "other_s",
@@ -150,7 +150,7 @@ class StatementRow:
 
 def read_rows(path: Path) -> list[StatementRow]:
     """The statements of an export. InputError if it is cut, damaged or lacks columns."""
-    with reading(path, HOW):
+    with reading(path, HINT):
         text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
         if text.count("\n") > _LINES_MAX:
             raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
@@ -317,7 +317,7 @@ def read_statements(path: Path, selection: Selection = ONLY_RUN) -> Counts:
     InputError for a file that is cut or lacks columns, and if no query or more than one spills;
     Refusal if no possible number of processes can have done the I/O.
     """
-    with reading(path, HOW):
+    with reading(path, HINT):
         row = chosen(read_rows(path), selection)
         counts = counts_of_row(row, elapsed_s=selection.elapsed_s, timed=selection.timed)
         return counts.of_file(path)
@@ -356,7 +356,7 @@ def counts_of_row(
 
 def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
     if row.missing and not (elapsed_s and row.missing == _OF_FORECASTS[-1]):
-        raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", HOW)
+        raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", HINT)
     return elapsed_s or row.elapsed_s / row.calls
 
 
@@ -460,7 +460,7 @@ def other_memory(query: str | None) -> str | None:
 
 def executed_statement(path: Path, selection: Selection) -> Executed:
     """The mean call of a statement in an export of pg_stat_statements. InputError if not found."""
-    with reading(path, HOW):
+    with reading(path, HINT):
         row = row_of_queryid(read_rows(path), selection)
         if not row.calls:
             raise SelectionEmpty(f"queryid {row.queryid} was never called")

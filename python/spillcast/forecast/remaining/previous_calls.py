@@ -7,14 +7,14 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import StatementRow, chosen, counts_of_row, merged
 from spillcast.gate import damaged, reading
 from spillcast.recording import Recording
-from spillcast.recording.meta import FORMER_FILE
+from spillcast.recording.meta import CALLS_FILE
 
 
 def previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    path = recording.path / FORMER_FILE
+    path = recording.path / CALLS_FILE
     try:
-        if (document := recording.document(FORMER_FILE)) is None:
+        if (document := recording.document(CALLS_FILE)) is None:
             return None
         with reading(path):
             if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):

@@ -16,7 +16,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.forecast.workload.threads import Threads
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
+from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE
 from spillcast.recording.observed import EarlierWork
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
@@ -237,7 +237,7 @@ def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Coun
         with reading(path):
             yield path, document_of(document)
     if (calls := previous_calls(recording)) is not None:
-        yield recording.path / FORMER_FILE, calls
+        yield recording.path / CALLS_FILE, calls
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class CaptureOverhead:
 
 
 @dataclass(frozen=True)
-class FormerRun:
+class PreviousRun:
     """CPU time outside of I/O calls, and the mean wait of temp operations by op, s."""
 
     cpu_s: float
@@ -102,7 +102,7 @@ class CpuTime:
     #: CPU time from each kept temp operation to the next of its thread; None if not recorded.
     bursts: Bursts | None = None
     #: Runs of the same query on other storage.
-    former: Sequence[FormerRun] = ()
+    previous_runs: Sequence[PreviousRun] = ()
     #: The part of ``total_s`` that is spinning, by comparison with previous runs.
     spun_s: float = 0.0
     #: The kept temp operations in order, if a rehearsal is compared with them.

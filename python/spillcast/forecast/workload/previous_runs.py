@@ -21,7 +21,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.selection import Selection
 from spillcast.forecast.cpu import weight_moved
 from spillcast.forecast.result import SpillSpread
-from spillcast.forecast.workload import FormerRun
+from spillcast.forecast.workload import PreviousRun
 from spillcast.forecast.workload.counted import counted_loads
 from spillcast.forecast.workload.load import Load, moved_bytes, operations
 from spillcast.forecast.workload.recorded import MAX_SPREAD, recorded_loads
@@ -119,9 +119,9 @@ SAME_OPERATIONS = 0.2
 WEIGHT_MIN = 0.5
 
 
-def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) -> list[FormerRun]:
-    """Former runs with about the same number of temp operations and notably different latencies."""
-    former, count = list[FormerRun](), operations(recorded)
+def previous_runs(runs: Iterable[Recording | Counts], known: Sequence[Load]) -> list[PreviousRun]:
+    """Runs with about the same number of temp operations and notably different latencies."""
+    previous, count = list[PreviousRun](), operations(known)
     for run in runs:
         if not isinstance(run, Recording) or run.meta.cpu_s is None:
             continue
@@ -132,7 +132,7 @@ def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) ->
         for op in {load.op for load in loads}:
             of_op = [load for load in loads if load.op == op]
             wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
-        candidate = FormerRun(run.meta.cpu_s, wait_s)
-        if abs(weight_moved(recorded, candidate.latencies(recorded))) >= WEIGHT_MIN * count:
-            former.append(candidate)
-    return former
+        candidate = PreviousRun(run.meta.cpu_s, wait_s)
+        if abs(weight_moved(known, candidate.latencies(known))) >= WEIGHT_MIN * count:
+            previous.append(candidate)
+    return previous

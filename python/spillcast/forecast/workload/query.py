@@ -16,7 +16,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.counted import with_origin, workload_of_counts
 from spillcast.forecast.workload.load import moved_bytes
-from spillcast.forecast.workload.previous_runs import former_runs, run_loads, spill_spread
+from spillcast.forecast.workload.previous_runs import previous_runs, run_loads, spill_spread
 from spillcast.forecast.workload.recorded import recorded_spread, recorded_workload
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
@@ -121,10 +121,10 @@ def _among_other_runs(
     """The workload with the spread of its spill and the CPU time of previous runs of its query."""
     others, unused = hints.runs_of(meta.engine) if hints.history else ((), ())
     runs = [workload.loads, *map(run_loads, others)]
-    former, threads = former_runs(others, workload.loads), workload.threads
-    cpu = replace(workload.cpu, former=former)
-    if former and not threads.sampled:
-        spun_s = spinning_s(former, cpu, workload.loads, threads.cores_per_thread)
+    previous, threads = previous_runs(others, workload.loads), workload.threads
+    cpu = replace(workload.cpu, previous_runs=previous)
+    if previous and not threads.sampled:
+        spun_s = spinning_s(previous, cpu, workload.loads, threads.cores_per_thread)
         if spun_s and (shorter := threads.with_spinning(spun_s)) is not None:
             cpu, threads = replace(cpu, spun_s=spun_s), shorter
     return replace(

@@ -42,8 +42,8 @@ from spillcast.engines.postgres.live.explain import (
     MAYBE_CANCELLED,
     Explained,
     estimate,
-    former_calls,
     plan_summary,
+    previous_calls,
 )
 from spillcast.errors import (
     InputError,
@@ -56,7 +56,7 @@ from spillcast.evidence.postgres import COMMENTS
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, PLAN_FILE, EndedBy, ObservedEngine
+from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, PLAN_FILE, EndedBy, ObservedEngine
 from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
 from spillcast.redaction import MASK, masked_text
@@ -179,7 +179,7 @@ class _WatchedSession(_PostgresSession):
         # Requested before the query ends, because the server does not count a cancelled call: if
         # the number of calls is higher afterwards, the query completed.
         if self._calls is None and self.query.queryid is not None:
-            self._calls = former_calls(self._dsn, self._database, self.query.queryid)
+            self._calls = previous_calls(self._dsn, self._database, self.query.queryid)
             self._counted_ns = time.monotonic_ns()
 
     def completed(self) -> bool:
@@ -187,7 +187,7 @@ class _WatchedSession(_PostgresSession):
         done = life.completed
         ended_ns = (self.query.started_ns or 0) + round((life.elapsed_s or 0.0) * 1e9)
         if done is None and calls and self.query.queryid and self._counted_ns < ended_ns:
-            after = former_calls(self._dsn, self._database, self.query.queryid)
+            after = previous_calls(self._dsn, self._database, self.query.queryid)
             if after:
                 # Calls of other sessions in the meantime are counted, too.
                 done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
@@ -200,7 +200,7 @@ class _WatchedSession(_PostgresSession):
         self.watch()
         if self._plan is None and self.query.text:
             self._plan = estimate(self._dsn, self._database, self.query.text, self.settings)
-        documents = {ESTIMATE_FILE: self._plan, FORMER_FILE: self._calls}
+        documents = {ESTIMATE_FILE: self._plan, CALLS_FILE: self._calls}
         return {name: document for name, document in documents.items() if document}
 
     def _rollbacks(self) -> int | None:

@@ -244,7 +244,7 @@ def _sizes_of(node: Mapping[str, Any]) -> dict[str, Any]:
     return sizes
 
 
-def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
+def previous_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     """A row of pg_stat_statements for each user, with the settings that limit parallel workers.
 
     pg_stat_statements counts the statements of all databases, but may be installed in only one:

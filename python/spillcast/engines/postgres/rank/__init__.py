@@ -43,7 +43,7 @@ from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import blocks_of, counts_of_plan
 from spillcast.evidence.postgres.statements import (
-    HOW,
+    HINT,
     MAINTENANCE,
     PER_GATHER,
     StatementRow,
@@ -249,7 +249,7 @@ def _record(
 
 def rows_of(snapshot: Snapshot) -> list[StatementRow]:
     """The statements of a snapshot."""
-    with reading("pg_stat_statements", HOW):
+    with reading("pg_stat_statements", HINT):
         return merged(StatementRow.of(statement) for statement in snapshot.rows)
 
 

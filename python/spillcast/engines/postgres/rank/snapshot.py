@@ -49,7 +49,7 @@ from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import (
-    HOW as HOW_COUNTS,
+    HINT as HINT_COUNTS,
 )
 from spillcast.evidence.postgres.statements import (
     LOOKS_MIN,
@@ -77,7 +77,7 @@ from spillcast.redaction import masked_text
 from spillcast.units import parse_duration_s
 from spillcast.workspace import whole_file
 
-HOW = "make one with: spillcast postgres DSN --save snapshot.json"
+HINT = "make one with: spillcast postgres DSN --save snapshot.json"
 _PROCESSES = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
     "--since 10m while they run or plans of auto_explain in --log show them"
@@ -293,7 +293,7 @@ def snapshot_since(
 ) -> Snapshot:
     """The counts since the snapshot in the file ``since``, or during a ``wait`` of that time."""
     if os.path.isfile(since):
-        with reading(since, HOW):
+        with reading(since, HINT):
             document = json_of(text_of(Path(since)))
             if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
                 raise EvidenceDamaged("not a saved snapshot")
@@ -412,7 +412,7 @@ def call_on_postgres(
     """
     with (
         closing(open_session(dsn, SAMPLER)) as connection,
-        reading(shown_dsn(dsn), HOW_COUNTS),
+        reading(shown_dsn(dsn), HINT_COUNTS),
     ):
         if selector.backend is not None:
             return _of_session(connection, selector.backend, notify)

@@ -8,7 +8,7 @@ import pytest
 from postgres_rig import PARALLEL, rig
 from spillcast.engines import SessionSelector
 from spillcast.engines.postgres.live import record_postgres
-from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, former_calls
+from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, previous_calls
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
 from spillcast.forecast.remaining import RemainingWorkHints
@@ -108,11 +108,11 @@ def test_a_given_run_replaces_the_counted_calls(part, tmp_path):
 @pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])
 def test_calls_in_another_database_are_another_statement(counting, database, of):
     queryid, _ = counted(counting)
-    assert len(former_calls(counting.dsn, database, str(queryid))) == of
+    assert len(previous_calls(counting.dsn, database, str(queryid))) == of
 
 
 def test_a_server_without_counters_is_not_used(newest):
-    assert former_calls(newest.dsn, "postgres", "1") == []
+    assert previous_calls(newest.dsn, "postgres", "1") == []
 
 
 def record_cancelled(served, path, query, *, begin=""):
