@@ -43,6 +43,8 @@ const PROPERTIES: &[&str] = &[
     "spark.sql.shuffle.partitions",
     "spark.task.cpus",
 ];
+/// 300 years: no duration is longer, and no time in a log is later after 1970.
+const TIME_MAX_MS: u64 = 300 * 365 * 86_400_000;
 /// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
 /// Engines that replace Spark's own operators, by the prefixes of their plan nodes' names.
@@ -57,23 +59,26 @@ const PLAN_NODES: &[(&[u8], &str)] = &[
 const ON_DISK: &[u8] = b"\"Use Disk\":true,\"Use Memory\":false";
 
 /// Reads the application of one log, whose parts are in order. An error describes the damage of a
-/// part; a log that is cut is read up to the cut.
+/// part, or names a line with an impossible time; a log that is cut is read up to the cut.
 pub fn read_event_logs<'a>(
     parts: impl IntoIterator<Item = io::Result<Box<dyn Read + Send + 'a>>>,
     mut progress: impl FnMut(u64) -> bool,
 ) -> io::Result<Application> {
     let mut log = Log::default();
     let mut line = Vec::new();
-    for part in parts {
+    for (number, part) in (1..).zip(parts) {
         let mut part = BufReader::with_capacity(BUFFER_BYTES, part?);
-        loop {
+        for line_number in 1u64.. {
             line.clear();
             match Read::take(&mut part, LINE_BYTES_MAX).read_until(b'\n', &mut line) {
                 Ok(0) => break,
                 Ok(bytes) if !progress(bytes as u64) => {
                     return Err(io::ErrorKind::Interrupted.into());
                 }
-                Ok(_) => log.line(&line),
+                Ok(_) => log.line(&line).map_err(|problem| {
+                    let text = format!("line {line_number} of part {number}: {problem}");
+                    io::Error::new(io::ErrorKind::InvalidData, text)
+                })?,
                 Err(error) if is_cut(&error) => break,
                 Err(error) => return Err(error),
             }
@@ -100,24 +105,26 @@ struct Log {
 }
 
 impl Log {
-    fn line(&mut self, line: &[u8]) {
+    /// Reads an event, or counts a damaged one. An error describes an impossible one.
+    fn line(&mut self, line: &[u8]) -> Result<(), String> {
         let line = line.trim_ascii();
         if line.is_empty() {
-            return;
+            return Ok(());
         }
         let read = match name_of(line) {
             Some(name) => self.event(name, line),
             None => parsed::<Named>(line).and_then(|named| self.event(&named.event, line)),
         };
-        if read.is_none() {
+        read.unwrap_or_else(|| {
             self.application.damaged_lines += 1;
-        }
+            Ok(())
+        })
     }
 
     /// Returns None for a damaged event; events of other kinds are ignored.
-    fn event(&mut self, name: &str, line: &[u8]) -> Option<()> {
+    fn event(&mut self, name: &str, line: &[u8]) -> Option<Result<(), String>> {
         match name.rsplit('.').next().unwrap_or(name) {
-            "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
+            "SparkListenerTaskEnd" => return Some(self.task_ended(parsed(line)?)),
             "SparkListenerStageSubmitted" | "SparkListenerStageCompleted" => {
                 self.stage(parsed(line)?);
                 let on_disk = memchr::memmem::find(line, ON_DISK).is_some();
@@ -142,7 +149,7 @@ impl Log {
             }
             _ => {}
         }
-        Some(())
+        Some(Ok(()))
     }
 
     fn seen(&mut self, time_ms: i64) {
@@ -277,17 +284,22 @@ impl Log {
         })
     }
 
-    fn task_ended(&mut self, ended: TaskEnd) {
+    fn task_ended(&mut self, ended: TaskEnd) -> Result<(), String> {
         let (info, metrics) = (ended.info, ended.metrics.unwrap_or_default());
         if info.id.is_some_and(|id| !self.tasks.insert(id)) {
-            return;
+            return Ok(());
+        }
+        let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
+        let mut times_ms = durations_ms.into_iter().chain([info.launched_ms, info.finished_ms]);
+        if let Some(ms) = times_ms.find(|ms| ms.unsigned_abs() > TIME_MAX_MS) {
+            return Err(format!("a task has a time of {ms} ms, more than 300 years"));
         }
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         let (launched_ms, executor_ms) = (info.launched_ms, metrics.executor_ms());
         let finished_ms = match info.finished_ms {
             // The driver's clock was set back meanwhile; the executor measures durations.
-            before if before < launched_ms => launched_ms.saturating_add(executor_ms.max(0)),
+            before if before < launched_ms => launched_ms + executor_ms.max(0),
             finished_ms => finished_ms,
         };
         self.seen(finished_ms);
@@ -301,6 +313,7 @@ impl Log {
             spilled_memory_bytes: metrics.spilled_memory_bytes,
             metrics: metrics.sums(),
         });
+        Ok(())
     }
 
     fn ended(self) -> Application {
