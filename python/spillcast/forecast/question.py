@@ -139,8 +139,9 @@ class Question:
         kinds = ["spark"] if evidence.spark else evidence.kinds
         if of_plan:
             kinds = ["plans of recordings"]
-        figures = _kinds_of(evidence.figures)
         usable = set[str]().union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
+        # Recognising the kind of a file reads and unwraps its beginning.
+        figures = _kinds_of(evidence.figures) if any(self.given_except(usable)) else []
         usable.update(*(kind.selects for kind in figures))
         for field, option in self.given_except(usable):
             from spillcast.evidence.recognise import KINDS

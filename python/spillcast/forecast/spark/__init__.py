@@ -7,8 +7,9 @@ the nodes is unknown, both ends of the possible range are simulated, and the for
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import cycle
 from math import exp, hypot, inf, log
 from statistics import NormalDist
@@ -221,12 +222,18 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
 def _assumptions(scope: _Scope) -> Sequence[_Case]:
     """The cases for both ends of each unknown quantity, with zero-latency storage as the target."""
     question, core, cases = scope.question, scope.application.core, list[_Case]()
+    # The search for the page cache and the cases simulate the same logged runs.
+    work_on, run_on = cache(core.work), cache(partial(scope.run, core))
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
-    for cache_bytes in _cache_bounds_bytes(scope, origin, question.page_cache_bytes):
+
+    def elapsed_s(figures: Figures | None) -> float:
+        return run_on(figures, work_on(figures)).elapsed_s
+
+    for cache_bytes in _cache_bounds_bytes(scope, origin, elapsed_s):
         figures = _figures(origin, cache_bytes)
-        all_work = core.work(figures)
+        all_work = work_on(figures)
         if observed is not None:
             # The recording measured the waits, so work is the rest of each task's time.
             works = [core.work_beside(observed.waits_s)]
@@ -237,7 +244,7 @@ def _assumptions(scope: _Scope) -> Sequence[_Case]:
             works = [all_work, core.least_work(figures)]
         # On unknown storage, and with a recording, the logged run is simulated without waits.
         sources = [
-            _source(scope, source_work, origin, cache_bytes)
+            _source(scope, source_work, origin, cache_bytes, run_on(figures, source_work))
             for source_work in ([all_work] if origin is None else works)
         ]
         for work, (scale, source) in zip(works, cycle(sources), strict=False):
@@ -248,18 +255,17 @@ def _assumptions(scope: _Scope) -> Sequence[_Case]:
 
 
 def _cache_bounds_bytes(
-    scope: _Scope, origin: Storage | None, known_bytes: float | None
+    scope: _Scope, origin: Storage | None, elapsed_s: Callable[[Figures | None], float]
 ) -> Sequence[float]:
-    """The page cache of the nodes, or its bounds.
+    """The page cache of the nodes, or its bounds; ``elapsed_s`` simulates the logged run.
 
     TimesContradictory if the logged run was too fast for any of its sizes.
     """
+    known_bytes, simulated_s = scope.question.page_cache_bytes, 0.0
     sizes_bytes = CACHE_SIZES_BYTES if known_bytes is None else (known_bytes,)
-    core, simulated_s = scope.application.core, 0.0
     for size_bytes in sizes_bytes:
         if origin is not None:
-            figures = figures_of(origin, size_bytes)
-            simulated_s = scope.run(core, figures, core.work(figures)).elapsed_s
+            simulated_s = elapsed_s(figures_of(origin, size_bytes))
         if not 0 < scope.measured_s < TOO_SHORT * simulated_s:
             return sorted({size_bytes, sizes_bytes[-1]})
     simulated, measured = map(format_duration, (simulated_s, scope.measured_s))
@@ -270,10 +276,13 @@ def _cache_bounds_bytes(
 
 
 def _source(
-    scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
+    scope: _Scope,
+    work: _core.SparkWork,
+    origin: Storage | None,
+    cache_bytes: float,
+    source: SimulatedRun,
 ) -> tuple[float, SimulatedRun]:
-    """Measured over simulated time, and the run on today's storage."""
-    source = scope.run(scope.application.core, _figures(origin, cache_bytes), work)
+    """Measured over simulated time, and the run on today's storage, from the logged ``source``."""
     if min(scope.measured_s, source.elapsed_s) <= 0:
         problem = f"by its log {scope.title} took no time"
         raise EvidenceContradictory(problem, "give the whole event log", scope.application.path)
