@@ -60,6 +60,8 @@ class Uncertainty:
     residual_share: float = 1.0
     #: Upper limit of the elapsed time, such as today's time if no call gets slower.
     max_s: float = inf
+    #: Lower limit of the elapsed time, such as that in which a stated throughput moves the bytes.
+    min_s: float = 0.0
 
     @classmethod
     def of(
@@ -95,6 +97,7 @@ class Uncertainty:
         below, above = self.spreads(residuals)
         least = exp(-times * below)
         low_s = self.forecast_s * least if least > NO_BOUND else 0.0
+        low_s = max(low_s, min(self.min_s, self.forecast_s))
         return low_s, min(self.forecast_s * exp(times * above), self.max_s)
 
     def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:

@@ -11,11 +11,12 @@ from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direct
 from spillcast.forecast.projection import Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.load import operations, time_s
+from spillcast.forecast.workload.load import Load, operations, time_s
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
+from spillcast.storage.storage import Limit
 
 #: In the unrecorded part, an op may take this much less or more of the time (relative).
 UNSEEN = 1.0
@@ -64,6 +65,7 @@ def elapsed_on(
     recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
     speeds = direction(recorded_s / count, target_s / count, moved / count)
     uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
+    uncertainty = replace(uncertainty, min_s=_least_s(projected))
     if workload.threads.counted:
         max_s = max(forecast_s, _most_s(projected))
         uncertainty = replace(uncertainty, max_s=max_s)
@@ -88,6 +90,36 @@ def _most_s(projected: Projection) -> float:
     slow_total_s = projected.total_s + (slow - 1) * sum(projected.io_s)
     saved_s = SAVING_KEPT * max(today_s - slow_total_s, 0.0)
     return min(max_s, (today_s - saved_s) * exp(NORMAL_95 * REPEATED_RUN))
+
+
+def _least_s(projected: Projection) -> float:
+    """The least time in which the stated limits of a storage admit the temp I/O.
+
+    It is 0 if memory may serve a part of the I/O, if another run may do less, and for a measured
+    storage or a device, whose limits are estimates.
+    """
+    storage, workload = projected.storage, projected.workload
+    in_memory = projected.missed is not None or projected.reads_ahead
+    is_estimate = storage.source.measured or not all(limit.burst_ns for limit in storage.limits)
+    varies = workload.is_part or workload.spill_spread or projected.compressed is not None
+    if in_memory or is_estimate or varies:
+        return 0.0
+    least_ns = [
+        workload.io_scale * sum(_least_cost_ns(limit, load) for load in workload.loads)
+        - limit.burst_ns
+        for limit in storage.limits
+    ]
+    return max(least_ns, default=0.0) / 1e9
+
+
+def _least_cost_ns(limit: Limit, load: Load) -> float:
+    """The least device time of a load, in which each operation counts as a single one."""
+    single = replace(limit, operation_bytes=None)
+    costs_ns = (
+        single.cost_ns(load.op, round(load.mean_bytes), sequential=sequential)
+        for sequential in (True, False)
+    )
+    return load.count * min(costs_ns)
 
 
 def _drawn_s(projected: Projection, sample: Sampled | None) -> Floats:

@@ -113,3 +113,27 @@ def test_any_mean_number_of_processes_shares_the_throughput_of_a_storage(process
     counts = Counts(elapsed_s=10.0, reads=half, writes=half, source=PROFILE, processes=processes)
     answer = forecast(counts, "limits:iops=100000,throughput=100MiB/s,latency=1us")
     assert answer.forecast_s == pytest.approx(50_000 / 12_800, rel=0.05)
+
+
+@cases(
+    ("target", "least_s"),
+    [
+        ("limits:throughput=100MiB/s,latency=1us", 50_000 / 12_800 - 0.1),
+        ("limits:iops=20000,latency=1us", 50_000 / 20_000 - 0.1),
+        ("limits:iops=9000,throughput=100MiB/s,latency=5us", 50_000 / 9_000 - 0.1),
+    ],
+)
+def test_an_interval_begins_where_the_stated_limits_admit_the_io(target, least_s):
+    """50,000 operations of 8 KiB; a limit admits a tenth of a second of its rate at once."""
+    half = OpCounts(25_000, 25_000 * 8 * K, 5_000_000_000)
+    counts = Counts(elapsed_s=10.0, reads=half, writes=half, source=PROFILE)
+    answer = forecast(counts, target)
+    assert answer.interval_s[0] == pytest.approx(least_s)
+    assert answer.interval_s[0] <= answer.forecast_s <= answer.interval_s[1]
+
+
+def test_an_interval_of_an_assumed_latency_has_no_such_beginning():
+    half = OpCounts(25_000, 25_000 * 8 * K, 5_000_000_000)
+    counts = Counts(elapsed_s=10.0, reads=half, writes=half, source=PROFILE)
+    answer = forecast(counts, "limits:throughput=100GiB/s,latency=100us")
+    assert 50_000 * 8 * K / (100 << 30) < answer.interval_s[0] < answer.forecast_s < 5.1
