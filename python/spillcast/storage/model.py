@@ -293,6 +293,14 @@ class Behaviour:
         latency_s = stats.quantile(point.latency_ns, point.latency_count, 0.5) / 1e9
         return latency_s + max(costs_ns, default=0.0) / 1e9
 
+    def slowed(self, factor: float) -> "Behaviour":
+        """The behaviour with latencies multiplied by ``factor``, and the same limits."""
+        points = [
+            replace(point, latency_ns=[factor * ns for ns in point.latency_ns])
+            for point in self.points
+        ]
+        return replace(self, points=points)
+
     def for_share(self, share: float) -> "Behaviour":
         """The behaviour for a small share of a query, with the same share of each burst.
 

@@ -213,6 +213,10 @@ class PageCache:
         free_bytes = min(self.free_bytes * share, max(least, ahead))
         return replace(self, free_bytes=int(free_bytes / share))
 
+    def slowed(self, factor: float) -> "PageCache":
+        """The same with ``factor`` times the time of rows."""
+        return replace(self, cached_ns=(factor * self.cached_ns).astype(np.int64))
+
     def for_share(self, share: float) -> tuple[int, int]:
         """Its size, and the limit of dirty bytes, for a share of a query."""
         free_bytes = int(self.free_bytes * share)

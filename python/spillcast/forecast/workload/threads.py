@@ -171,13 +171,15 @@ class Threads:
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
             [change_ratios.get(event, 1.0) for event in self.change_events]
         )
+        # Only whole threads of counts are simulated. A mean number of threads, ``more`` times as
+        # many, waits longer for limits, not for latencies, which are simulated shorter.
+        more = self.in_flight / self.number if self.counted else 1.0
+        if more != 1:
+            behaviour = behaviour.slowed(1 / more)
+            page_cache = page_cache and page_cache.slowed(1 / more)
         kept = self._kept(total_operations)
         simulated = self._simulated(wait_ns, self.target, behaviour, kept, page_cache)
-        if not self.counted:
-            return simulated
-        # Only whole threads are simulated; waits for limits are proportional to their number.
-        more = sum(simulated.limited) * (self.in_flight / self.number - 1)
-        return replace(simulated, wait_ns=simulated.wait_ns * (1 + more))
+        return replace(simulated, wait_ns=simulated.wait_ns * more)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
         """The page cache in front of the temp files; None if unknown."""
