@@ -236,12 +236,11 @@ def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
         sentence = f"{data_share} of {of}{comma} is {activity}, {temp_share} is {io}."
     elif kind in ("partly", "memory"):
         sentence = f"{io} is {temp_share} of {of}" + (f", {other}." if other else ".")
-    elif other:
-        sentence = (
-            f"no storage for temp files will help: of {of}{comma} {other}, {temp_share} is {io}."
-        )
     else:
-        sentence = f"no storage for temp files will help: {io} is {temp_share} of {of}."
+        # Larger storage may help a part that failed.
+        which = "no storage for temp files will" if query.part is None else "no faster storage would"
+        shares = f"of {of}{comma} {other}, {temp_share} is {io}"
+        sentence = f"{which} help: {shares if other else f'{io} is {temp_share} of {of}'}."
     if query.part is not None:
         return f"{query.part.text}: {sentence}"
     return capitalized(sentence)

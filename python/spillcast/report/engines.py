@@ -93,6 +93,8 @@ def done_text(move: Move) -> str:
     """The steps that were taken, their verification, and warnings."""
     lines = [f"  {_outline(step)}" for step in move.steps if step.done]
     result = f"temp files go to {move.to} from now on"
+    if any(not step.done for step in move.steps):
+        result = f"{move.to} is ready, and no session uses it yet"
     if move.reverted:
         before = f"restored to the state before the move to {move.to}"
         result = before if lines else f"nothing to restore at {move.to}"

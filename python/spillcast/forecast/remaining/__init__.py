@@ -231,7 +231,7 @@ def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
     lower = min(left, written / end * to_scan) * exp(-NORMAL_95 * SCAN_SPREAD)
     # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (written + left)
-    source = f"the scan of {table}, {format_share(end)} done"
+    source = f"the scan of file {table}, {format_share(end)} done"
     return [Estimated("writes", lower, left, upper, source)]
 
 
