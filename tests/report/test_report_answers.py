@@ -279,6 +279,19 @@ def test_a_fleet_with_only_bounds():
     assert " (90 % interval 5 s to 30 s)" in answer(10.0, [5.0, 30.0])
 
 
+@cases(
+    ("other", "charts"),
+    [({"target": "tmpfs"}, 5), ({"target": "tmpfs", "dataset": "/srv/others"}, 4)],
+)
+def test_storages_of_one_fleet_are_compared_by_their_savings(tmp_path, other, charts):
+    """Each has a chart of statements and one of days; the best is first in any order."""
+    best = fleet() | {"saved_s": 4100.0, "saved_interval_s": [3700.0, 4500.0]} | other
+    paths = [save(tmp_path / "gp3.json", fleet()), save(tmp_path / "tmpfs.json", best)]
+    made = json_of("report", *paths, "-o", tmp_path / "page.html")
+    assert "tmpfs" in made["answer"][0]
+    assert len(made["charts"]) == charts
+
+
 def slow_timeline(path, length_ns):
     """Nanoseconds by state and slice, computed for each wait."""
     rows = pq.read_table(path / "waits.parquet").to_pylist()

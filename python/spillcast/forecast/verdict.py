@@ -238,9 +238,10 @@ def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
         sentence = f"{io} is {temp_share} of {of}" + (f", {other}." if other else ".")
     else:
         # Larger storage may help a part that failed.
-        which = "no storage for temp files will" if query.part is None else "no faster storage would"
+        none = "no storage for temp files will help"
+        none = none if query.part is None else "no faster storage would help"
         shares = f"of {of}{comma} {other}, {temp_share} is {io}"
-        sentence = f"{which} help: {shares if other else f'{io} is {temp_share} of {of}'}."
+        sentence = f"{none}: {shares if other else f'{io} is {temp_share} of {of}'}."
     if query.part is not None:
         return f"{query.part.text}: {sentence}"
     return capitalized(sentence)

@@ -1,6 +1,6 @@
 """Savings of a fleet as tables, and the result of an ingest."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -42,6 +42,12 @@ _DATABASES = (
     Column("share", "share", "percent1"),
 )
 _DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), *_SAVED)
+_TARGETS = (
+    Column("target", "target"),
+    *_SAVED,
+    Column("price", "cost", "number"),
+    Column("an hour saved", "cost_per_saved_hour", "number"),
+)
 #: Maximum number of listed files and lines; --json has all.
 _LISTED = 10
 
@@ -100,6 +106,11 @@ def _known(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A row as displayed: if the saving is unknown, so is its share."""
     unknown = {"share": None, "cumulative_share": None} if row["saved_s"] is None else {}
     return {**row, **unknown}
+
+
+def targets_table(fleets: Sequence[Fleet]) -> PrintedTable:
+    """The saving on each target, and its price."""
+    return PrintedTable.of(_TARGETS, list(map(vars, fleets)))
 
 
 def days_table(fleet: Fleet) -> PrintedTable:

@@ -206,7 +206,29 @@ def cache(result: CacheResult) -> Section:
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 
-def fleet(fleet: Fleet) -> Section:
+def fleet_sections(results: Sequence[Fleet]) -> list[Section]:
+    """The targets of one dataset compared, then each target, the largest saving first."""
+    ranked = sorted(results, key=lambda fleet: -fleet.saved_s)
+    sections = list(map(_fleet, ranked))
+    if len(ranked) < 2 or len({fleet.dataset for fleet in ranked}) > 1:
+        return sections
+    bars = [
+        charts.Bar(
+            each.target,
+            seconds(each.saved_s),
+            {"saved": max(each.saved_s, 0.0)},
+            each.saved_interval_s,
+        )
+        for each in ranked
+    ]
+    caption = f"The line at the end of a bar is its {interval_name(ranked[0].confidence)}."
+    chart = charts.bars(bars, {"saved": "target"})
+    table = fleets.targets_table(ranked)
+    figure = Figure("Saving of all statements by storage", caption, chart, table)
+    return [Section("Storage compared", figures=[figure]), *sections]
+
+
+def _fleet(fleet: Fleet) -> Section:
     """Savings by statement, temp I/O by day."""
     page = fleets.fleet_page(fleet, len(fleet.statements))
     by_statement = table_in(page)

@@ -122,7 +122,7 @@ def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> HtmlPage:
         forecasts.sections(answered),
         list(map(documents.purchase, sizings)),
         [section for ranking in rankings for section in documents.server(ranking)],
-        list(map(documents.fleet, inputs.of_type(Fleet))),
+        documents.fleet_sections(inputs.of_type(Fleet)),
         list(map(documents.io_sizes, inputs.of_type(IoSizeSweep))),
         list(map(documents.memory, inputs.of_type(MemorySweep))),
         list(map(documents.cache, inputs.of_type(CacheResult))),
