@@ -2,6 +2,7 @@
 
 import math
 from contextlib import suppress
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -43,11 +44,13 @@ def columns_of(result):
 
 
 def test_a_valid_table_is_read(tmp_path):
-    assert columns_of(tables.table_of(table(tmp_path / "t.parquet"), FIELDS)) == ROWS
+    assert columns_of(tables.ParquetTable(table(tmp_path / "t.parquet"), FIELDS).read()) == ROWS
 
 
 def test_nullable_columns_may_be_missing_and_unknown_ones_are_ignored(tmp_path):
-    result = tables.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
+    result = tables.ParquetTable(
+        table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS
+    ).read()
     assert columns_of(result) == ROWS | {"name": [None, None]}
 
 
@@ -69,12 +72,15 @@ def test_nullable_columns_may_be_missing_and_unknown_ones_are_ignored(tmp_path):
 def test_an_impossible_value_is_named_with_its_file_and_column(changes, words, tmp_path):
     path = table(tmp_path / "t.parquet", **changes)
     with refused(rf"t\.parquet: cut or damaged: {words}"):
-        tables.table_of(path, FIELDS)
+        tables.ParquetTable(path, FIELDS).read()
 
 
 def test_columns_declared_as_signed_may_be_negative(tmp_path):
     path = table(tmp_path / "t.parquet", count=[-1, 2])
-    assert tables.table_of(path, FIELDS, signed={"count"})["count"].to_pylist() == [-1, 2]
+    assert tables.ParquetTable(path, FIELDS, signed={"count"}).read()["count"].to_pylist() == [
+        -1,
+        2,
+    ]
 
 
 def test_damage_that_panics_the_reader_prints_nothing(tmp_path, capfd):
@@ -91,22 +97,22 @@ def test_a_truncated_or_missing_table_is_refused(tmp_path):
     path = table(tmp_path / "t.parquet")
     path.write_bytes(path.read_bytes()[:-9])
     with refused(r"t\.parquet: cut or damaged: "):
-        tables.table_of(path, FIELDS)
+        tables.ParquetTable(path, FIELDS).read()
     with refused(r"gone\.parquet: cut or damaged: there is no such file"):
-        tables.table_of(tmp_path / "gone.parquet", FIELDS)
+        tables.ParquetTable(tmp_path / "gone.parquet", FIELDS).read()
 
 
 def test_text_that_is_not_utf8_is_refused(tmp_path):
     bad = pa.array([b"\xff\xfe", b"b"]).cast(pa.binary()).view(pa.string())
     pq.write_table(pa.table({**ROWS, "name": bad}), tmp_path / "t.parquet")
     with refused(r"t\.parquet: cut or damaged: .*UTF"):
-        tables.table_of(tmp_path / "t.parquet", FIELDS)
+        tables.ParquetTable(tmp_path / "t.parquet", FIELDS).read()
 
 
 def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "_MEMORY_SHARE", 1e-12)
     with refused(r"t\.parquet: 2 rows, which would take"):
-        tables.table_of(table(tmp_path / "t.parquet"), FIELDS)
+        tables.ParquetTable(table(tmp_path / "t.parquet"), FIELDS).read()
 
 
 def test_a_file_without_an_end_is_damaged(tmp_path):
@@ -121,15 +127,15 @@ def test_files_of_pyarrow_are_read_with_any_compression(compression, tmp_path):
     path = tmp_path / "t.parquet"
     rows = pa.table({name: pa.array(ROWS[name] * 500, TYPES.field(name).type) for name in ROWS})
     pq.write_table(rows, path, compression=compression, row_group_size=300)
-    assert tables.table_of(path, FIELDS).to_pylist() == rows.to_pylist()
-    assert [len(part) for part in tables.batches_of(path, FIELDS, rows=250)] == [250] * 4
-    result = tables.table_of("elsewhere", FIELDS, content=path.read_bytes())
+    assert tables.ParquetTable(path, FIELDS).read().to_pylist() == rows.to_pylist()
+    assert [len(part) for part in tables.ParquetTable(path, FIELDS).batches(rows=250)] == [250] * 4
+    result = tables.ParquetTable(Path("elsewhere"), FIELDS, content=path.read_bytes()).read()
     assert result.to_pylist() == rows.to_pylist()
 
 
 def test_pyarrow_reads_the_written_files(tmp_path):
     path = tmp_path / "t.parquet"
-    rows = tables.table_of(table(tmp_path / "given.parquet"), FIELDS)
+    rows = tables.ParquetTable(table(tmp_path / "given.parquet"), FIELDS).read()
     tables.write_parquet(path, rows, group_rows=1, key_values={"spillcast": "{}"})
     assert pq.read_table(path).to_pylist() == rows.to_pylist()
     about = pq.read_metadata(path)

@@ -261,82 +261,75 @@ def ascending(values: NDArray[Any]) -> bool:
 
 #: Largest share of the machine's memory that a table may take.
 _MEMORY_SHARE = 0.5
+#: Rows of a batch.
+_BATCH_ROWS = 1 << 16
 
 
-def table_of(
-    path: Path | str,
-    fields: Sequence[Field],
-    hint: str | None = None,
-    *,
-    signed: Collection[str] = (),
-    content: bytes | None = None,
-) -> Table:
+@dataclass(frozen=True)
+class ParquetTable:
     """The columns ``fields`` of a Parquet file, or of its ``content`` if given.
 
     Nullable columns may be missing, as in files of earlier versions; other columns are ignored.
-    InputError for a missing column or one of another kind; for nulls, negative numbers (except in
-    ``signed``), numbers that are not finite or invalid text; and if it takes too much memory.
+    Reading raises InputError for a missing column or one of another kind; for nulls, negative
+    numbers (except in ``signed``), numbers that are not finite or invalid text; and if it takes too
+    much memory.
     """
-    tables = [*batches_of(path, fields, hint, signed=signed, content=content, whole=True)]
-    return Table.concat(tables) if tables else Table.empty(fields)
 
+    path: Path | str
+    fields: Sequence[Field]
+    hint: str | None = None
+    signed: Collection[str] = ()
+    content: bytes | None = None
 
-def batches_of(
-    path: Path | str,
-    fields: Sequence[Field],
-    hint: str | None = None,
-    *,
-    signed: Collection[str] = (),
-    content: bytes | None = None,
-    rows: int = 1 << 16,
-    whole: bool = False,
-) -> Iterator[Table]:
-    """``table_of`` in batches of ``rows``; with ``whole`` all rows must fit into memory."""
-    for batch in core_batches_of(
-        path, fields, hint, signed=signed, content=content, rows=rows, whole=whole
-    ):
-        yield Table.from_arrow(batch).cast(fields)
+    def read(self) -> Table:
+        """All rows."""
+        batches = self.core_batches(_BATCH_ROWS, whole=True)
+        return Table.concat([*map(self._cast, batches)] or [Table.empty(self.fields)])
 
+    def batches(self, rows: int = _BATCH_ROWS) -> Iterator[Table]:
+        """The rows in batches."""
+        return map(self._cast, self.core_batches(rows))
 
-def core_batches_of(
-    path: Path | str,
-    fields: Sequence[Field],
-    hint: str | None = None,
-    *,
-    signed: Collection[str] = (),
-    content: bytes | None = None,
-    rows: int,
-    whole: bool = False,
-) -> Iterator[_core.Table]:
-    """The batches for code of the core: a column may be missing or have a narrower type."""
-    with reading(path, hint):
-        if content is None and not Path(path).exists():
-            raise damaged("there is no such file")
-        file = _core.ParquetReader(path) if content is None else _parquet_in_memory(content)
-        given = file.fields()
-        _check_size(file.row_groups(), len(given), whole=whole)
-        for field in fields:
-            _check_field(field, given)
-        wanted = {field.name for field in fields}
-        places = [place for place, (name, *_) in enumerate(given) if name in wanted]
-        rules = [
-            (field.name, field.nullable, *bounds_of(field.name, signed=field.name in signed))
-            for field in fields
-        ]
-        batches = file.batches(places, rows, rules)
-    while True:
-        with reading(path, hint):
-            batch = next(batches, None)
-        if batch is None:
-            return
-        yield batch
+    def _reader(self) -> _core.ParquetReader:
+        if self.content is None:
+            if not Path(self.path).exists():
+                raise damaged("there is no such file")
+            return _core.ParquetReader(self.path)
+        with os.fdopen(os.memfd_create("spillcast"), "wb") as file:
+            file.write(self.content)
+            file.flush()
+            return _core.ParquetReader(f"/proc/self/fd/{file.fileno()}")
 
+    def _rule(self, field: Field) -> tuple[str, bool, int, int]:
+        """A column, whether it may contain nulls, and its smallest and largest number."""
+        greatest = _INT64_MAX if field.name in _ANY_SIZE else COUNT_MAX
+        least = -greatest - 1 if field.name in self.signed else 0
+        return field.name, field.nullable, least, greatest
 
-def _parquet_in_memory(content: bytes) -> _core.ParquetReader:
-    with os.fdopen(os.memfd_create("spillcast"), "wb") as file:
-        file.write(content)
-        file.flush()
-        return _core.ParquetReader(f"/proc/self/fd/{file.fileno()}")
+    def _cast(self, batch: _core.Table) -> Table:
+        return Table.from_arrow(batch).cast(self.fields)
+
+    def core_batches(self, rows: int, *, whole: bool = False) -> Iterator[_core.Table]:
+        """The batches for code of the core: a column may be missing or have a narrower type.
+
+        With ``whole`` all rows must fit into memory.
+        """
+        with reading(self.path, self.hint):
+            file = self._reader()
+            given = file.fields()
+            _check_size(file.row_groups(), len(given), whole=whole)
+            for field in self.fields:
+                _check_field(field, given)
+            wanted = {field.name for field in self.fields}
+            places = [place for place, (name, *_) in enumerate(given) if name in wanted]
+            rules = [self._rule(field) for field in self.fields]
+            batches = file.batches(places, rows, rules)
+        while True:
+            with reading(self.path, self.hint):
+                batch = next(batches, None)
+            if batch is None:
+                return
+            yield batch
 
 
 def any_table_of(path: Path, hint: str | None = None) -> Table:
@@ -345,7 +338,7 @@ def any_table_of(path: Path, hint: str | None = None) -> Table:
         file = _core.ParquetReader(path)
         fields = file.fields()
         _check_size(file.row_groups(), len(fields))
-        tables = [Table.from_arrow(b) for b in file.batches([*range(len(fields))], 1 << 16)]
+        tables = [Table.from_arrow(b) for b in file.batches([*range(len(fields))], _BATCH_ROWS)]
         return Table.concat(tables or [Table.empty(Field(*field) for field in fields)])
 
 
@@ -385,12 +378,6 @@ def _kind(type: str) -> str:
     if type in (NAME, TEXT):
         return "text"
     return "integers" if type.startswith(("int", "uint")) else type
-
-
-def bounds_of(name: str, *, signed: bool) -> tuple[int, int]:
-    """The smallest and the largest number that a column of a table may contain."""
-    greatest = _INT64_MAX if name in _ANY_SIZE else COUNT_MAX
-    return (-greatest - 1 if signed else 0), greatest
 
 
 _INT64_MAX = (1 << 63) - 1

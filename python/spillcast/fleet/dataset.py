@@ -25,7 +25,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.spark import open_filesystem
 from spillcast.gate import bounded, damaged, object_of, reading
-from spillcast.tables import Table, table_of, write_parquet
+from spillcast.tables import ParquetTable, Table, write_parquet
 from spillcast.text import exact_name, is_utf8
 
 DATASET_SCHEMA = "spillcast.dataset/2"
@@ -351,7 +351,7 @@ def _log(where: Store, name: str) -> Table:
     """Reads a file of the log. InputError if it is damaged, or names a file that is not a part."""
     path = f"{where.address}/{name}"
     with reading(path, INGEST_AGAIN_HINT):
-        rows = table_of(path, SOURCES, INGEST_AGAIN_HINT, content=where.read(name))
+        rows = ParquetTable(path, SOURCES, INGEST_AGAIN_HINT, content=where.read(name)).read()
         for part in (part for parts in rows["parts"].to_pylist() for part in parts):
             if not _PART.fullmatch(part):
                 raise damaged(f"{part!r} is not part of a dataset")

@@ -58,7 +58,7 @@ from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
-from spillcast.tables import batches_of, table_of
+from spillcast.tables import ParquetTable
 from spillcast.tabular import records
 from spillcast.text import sql_literal
 
@@ -171,7 +171,7 @@ def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
             content = dataset.place.read(part)
         folders = (folder.partition("=") for folder in part.split("/") if "=" in folder)
         partition = {name: unquote(value) for name, _, value in folders}
-        for row in batches_of(path, RUNS, INGEST_AGAIN_HINT, content=content, rows=1):
+        for row in ParquetTable(path, RUNS, INGEST_AGAIN_HINT, content=content).batches(rows=1):
             yield {**row.to_pylist()[0], **partition}
 
 
@@ -179,7 +179,7 @@ def _check_facts(place: Store, part: str) -> None:
     """InputError if a part of the facts is damaged."""
     path = f"{place.address}/{part}"
     with reading(path, INGEST_AGAIN_HINT):
-        rows = table_of(path, FACTS, INGEST_AGAIN_HINT, content=place.read(part))
+        rows = ParquetTable(path, FACTS, INGEST_AGAIN_HINT, content=place.read(part)).read()
         for name, values in _VALUES.items():
             if unknown := set(rows[name].to_pylist()) - values:
                 raise damaged(f"{name} is {unknown.pop()!r} in some row")

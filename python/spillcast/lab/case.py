@@ -24,7 +24,7 @@ from spillcast.recording.meta import Temp
 from spillcast.recording.schema import Described
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import TempEvidence, observed
-from spillcast.tables import Table, table_of, write_parquet
+from spillcast.tables import ParquetTable, Table, write_parquet
 from spillcast.workspace import whole_file
 
 CASES_SCHEMA = "spillcast.cases/2"
@@ -349,7 +349,7 @@ def read_truth(path: Path) -> Truth:
         about = object_of(pairs.get(ABOUT, "{}"))
         if about.pop("schema", None) != CASES_SCHEMA:
             raise EvidenceUnknown(f"holds no cases of a verification ({CASES_SCHEMA})")
-        rows = table_of(path, COLUMNS, hint, signed=("terms", "uncertainty"))
+        rows = ParquetTable(path, COLUMNS, hint, signed=("terms", "uncertainty")).read()
         return Truth([_case(row) for row in rows.to_pylist()], about)
 
 

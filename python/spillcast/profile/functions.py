@@ -10,7 +10,8 @@ from spillcast.document import key, read
 from spillcast.errors import EvidenceUnsuited, QueryInvalid
 from spillcast.gate import json_of, reading, text_of
 from spillcast.profile.result import FUNCTION, Profile
-from spillcast.recording.recording import AGAIN, Recording
+from spillcast.recording.meta import COPY_AGAIN
+from spillcast.recording.recording import Recording
 from spillcast.units import format_duration
 
 #: The keys of each row, and an optional key.
@@ -97,7 +98,7 @@ def stacks_of(recording: Recording) -> Stacks:
             "hardly uses the CPU has no samples",
             recording.path,
         )
-    with reading(path, AGAIN):
+    with reading(path, COPY_AGAIN):
         return read(Stacks, json_of(text_of(path)))
 
 

@@ -128,16 +128,15 @@ def view_of_waits(
     Waits in memory have no file. InputError for a damaged file.
     """
     from spillcast.columns import NAME
-    from spillcast.recording.recording import AGAIN
+    from spillcast.recording.meta import COPY_AGAIN
     from spillcast.recording.schema import WAITS
 
     if recording.waits_in_memory:
         connection.register(name, recording.waits)
         return []
-    recording.check_rows("waits")
-    path = recording.path / "waits.parquet"
+    path = recording.checked_file("waits")
     rows = rows_of(path)
-    with reading(path, AGAIN):
+    with reading(path, COPY_AGAIN):
         present = connection.sql(f"from {rows} limit 0").columns
     kinds = {"int64": "bigint", "bool": "boolean", NAME: "varchar"}
     # Recordings of earlier versions lack some columns.

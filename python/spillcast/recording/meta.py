@@ -419,6 +419,9 @@ class Meta:
 
 
 META_FILE = "meta.json"
+#: The tables of a recording, each in a Parquet file of its name.
+TableName = Literal["waits", "seconds", "samples"]
+COPY_AGAIN = "copy the whole folder again from where it was recorded, or record again"
 
 
 def is_recording(path: Path) -> bool:

@@ -18,7 +18,7 @@ from spillcast.recording.meta import EndedBy, is_recording
 from spillcast.recording.observed import Server
 from spillcast.recording.schema import SAMPLES, SIGNED, WAITS, within
 from spillcast.recording.writer import Sink, TimeShift
-from spillcast.tables import Table, table_of, write_parquet
+from spillcast.tables import ParquetTable, Table, write_parquet
 from spillcast.workspace import refuse_foreign_link
 
 #: Maximum number of rows that are kept, some GB; above it the oldest are dropped.
@@ -54,7 +54,7 @@ class _RowsBySecond:
         for part in sorted(self._files.keys() | self._open.keys()):
             if part * SECOND_NS <= end_ns and (part + 1) * SECOND_NS > begin_ns:
                 tables = [
-                    table_of(path, self.fields, signed=SIGNED)
+                    ParquetTable(path, self.fields, signed=SIGNED).read()
                     for path, _ in self._files.get(part, ())
                 ]
                 rows = Table.concat([*tables, *self._open.get(part, ())])

@@ -155,9 +155,9 @@ class RecordingOutput(Sink):
         path = self._folder / "samples"
         if clock.zero_ns:
             from spillcast.recording.schema import SAMPLES, SIGNED
-            from spillcast.tables import table_of, write_parquet
+            from spillcast.tables import ParquetTable, write_parquet
 
-            samples = clock.samples(table_of(path, SAMPLES, signed=SIGNED))
+            samples = clock.samples(ParquetTable(path, SAMPLES, signed=SIGNED).read())
             write_parquet(self._folder / SAMPLES_FILE, samples)
             path.unlink()
         else:

@@ -98,8 +98,7 @@ def _rows(
 
     Viewers sort all rows by time; here that would need memory for the entire recording.
     """
-    recording.check_rows(table)
-    path = recording.path / f"{table}.parquet"
+    path = recording.checked_file(table)
     names = ", ".join(f'"{name}"' for name in columns)
     any_rows = False
     import duckdb

@@ -280,12 +280,9 @@ def _share_read_by_others(recording: Recording) -> float:
     """Share of the sampled time in which sessions waited for reads by other processes."""
     if recording.meta.sampling is None:
         return 0.0
-    samples = recording.samples
-    total_us = samples["weight_us"].sum()
-    if not total_us:
-        return 0.0
-    waited = samples["event"].isin(DATA_READ_BY_OTHERS)
-    return float(samples["weight_us"].values[waited].sum() / total_us)
+    weight_us = recording.samples["weight_us"].values
+    waited = recording.samples["event"].isin(DATA_READ_BY_OTHERS)
+    return float(weight_us[waited].sum() / max(weight_us.sum(), 1))
 
 
 def _io_ns_by_stretch(recording: Recording) -> Floats:
