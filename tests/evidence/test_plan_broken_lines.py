@@ -1,5 +1,6 @@
 """Plans whose lines a terminal or a form broke or cut, and plans that an author abridged."""
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -189,3 +190,36 @@ def test_another_plan_that_is_cut_does_not_hide_a_whole_one(documents_of):
     whole, cut = f"{CUT}Execution Time: 902.4 ms\n", CUT[: CUT.index("time=1.0..9.2")]
     first, second = documents_of(f"{whole}\n{cut}")
     assert (first["Execution Time"], "Execution Time" in second) == (902.4, False)
+
+
+HASHED = """\
+Hash Join  (cost=1.0..2.0 rows=9 width=34) (actual time=9.0..980.0 rows=9 loops=1)
+  ->  Merge Join  Merge Cond: (a.id = c.id)  (cost=1.0..2.0 rows=9 width=44) (actual rows=128000)
+        ->  Index Scan using a on a  (cost=1.0..2.0 rows=9 width=21) (actual rows=9 loops=1)
+        ->  Index Scan using c on c  (cost=1.0..2.0 rows=9 width=21) (actual rows=9 loops=1)
+  ->  Hash  (cost=1.0..2.0 rows=9 width=44) (actual time=91.0..91.0 rows=64000 loops=1)
+        Buckets: 32768  Batches: 8  Memory Usage: 1025kB
+Execution time: 990 ms
+"""
+
+
+def test_a_condition_before_the_figures_of_a_node_is_no_other_line(plan_of):
+    """Files hold rows of both sides of the join: 20 bytes of header and the columns each."""
+    blocks = -(-(128000 + 64000) * (44 + 20) * 7 // 8 // 8192)
+    assert plan_of(HASHED).writes.count == blocks
+
+
+def test_inputs_of_a_node_that_is_left_out_are_no_inputs_of_the_hash_join_above(plan_of):
+    lines = HASHED.splitlines()
+    lines[1] = "  ->  ..."
+    with pytest.raises(EvidenceDamaged):
+        plan_of("\n".join(lines))
+
+
+def test_files_of_a_hash_join_without_the_width_of_its_rows_are_noted(plan_of):
+    sorted_ = HASHED.replace("Merge Join", "Sort").splitlines()
+    sorted_[2:4] = ["        Sort Method: external merge  Disk: 800kB"]
+    text = re.sub(r"\(cost=[^)]*\) ", "", "\n".join(sorted_))
+    counts = plan_of(text)
+    assert counts.writes.count == 100
+    assert any("width" in note for note in counts.notes)

@@ -10,6 +10,7 @@ from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceContradictory,
     EvidenceDamaged,
+    EvidenceIncomplete,
     EvidenceUnknown,
     NoTempIo,
 )
@@ -195,6 +196,8 @@ ROWS_OUT = """\
 def test_an_old_greenplum_shows_whether_its_segments_spilled(plan_of):
     with pytest.raises(NoTempIo):
         plan_of(ROWS_OUT)
+    with pytest.raises(EvidenceIncomplete):
+        plan_of(ROWS_OUT[: ROWS_OUT.index("Total runtime")])
     with pytest.raises(EvidenceUnknown):
         plan_of(ROWS_OUT.replace("(0 spilling)", "(2 spilling)"))
 

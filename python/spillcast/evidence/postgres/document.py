@@ -33,6 +33,8 @@ HINT = (
 ELSEWHERE_LISTED = 4
 #: Lines of Greenplum: below each executed node before version 6, and for each slice of a plan.
 _RAN_ON_SEGMENTS = re.compile(r"^[^\S\n]*(?:Rows out: |\(slice\d+\) +Executor memory: )", re.M)
+#: The time of the run, in the last lines of a plan.
+_RAN = re.compile(r"(?:Execution [Tt]ime|Total runtime) ?:")
 #: Work files of a segment's node, by their size or by the number of batches.
 _ON_SEGMENT_DISK = re.compile(r" Disk(?: Usage)?: |\bBatches: (?!1\b)\d")
 #: The name of a node in a text, and its type in JSON, XML and YAML.
@@ -216,6 +218,8 @@ def _check_elsewhere(text: str) -> None:
             "there",
         )
     if _RAN_ON_SEGMENTS.search(text):
+        if _RAN.search(text) is None:
+            raise EvidenceIncomplete("cut: nodes in its missing lines may have spilled")
         raise NoTempIo("this query does not spill: no segment wrote work files")
 
 

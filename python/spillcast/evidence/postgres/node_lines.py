@@ -77,6 +77,16 @@ def is_open(line: str) -> bool:
     return rest.count("(") > rest.count(")")
 
 
+def without_condition(line: str) -> str:
+    """The line of a node without an expression between its name and its figures."""
+    if (figures := OF_NODE.search(line)) is None:
+        return line
+    condition = _CONDITION.search(line, 0, figures.start())
+    if condition is None or "->" in line[condition.start() : figures.start()]:
+        return line
+    return f"{line[: condition.start()]} {line[figures.start() :]}"
+
+
 def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     """The column where a node's name begins, whether it has an arrow, and the node."""
     if (bare := _BARE_NODE.fullmatch(line)) and bare["citus"]:
@@ -86,10 +96,10 @@ def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     if line.rstrip().endswith(("...", "…")) and is_open(line):
         # A tool that truncates lines removed the end of the figures.
         line = line[: line.rindex("(")]
-    name, values = line[: figures.start()], line[figures.start() :]
-    if (condition := _CONDITION.search(name)) and "->" not in name[condition.start() :]:
-        name = name[: condition.start()]
-    line = f"{name} " + _GROUPED.sub(lambda match: match[0].replace(",", ""), values)
+    line = line[: figures.start()] + _GROUPED.sub(
+        lambda match: match[0].replace(",", ""), line[figures.start() :]
+    )
+    line = without_condition(line)
     if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
         return None
     # A worker's detail line has figures of a node; a node's line may begin with other words.

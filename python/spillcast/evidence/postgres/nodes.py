@@ -287,9 +287,10 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
-    if batches > 1 and not values["Node Type"].endswith("Hash Join"):
-        missing = "lines or their indentation are missing"
-        raise ValueError(f"a hash is below {values['Node Type']}, not a join: {missing}")
+    joined = sum("Subplan Name" not in child for child in inputs)
+    if batches > 1 and (joined > 2 or not values["Node Type"].endswith("Hash Join")):
+        problem = f"a hash is below {values['Node Type']} with {joined} inputs, not a join of two"
+        raise ValueError(f"{problem}: lines or their indentation are missing")
     for child in inputs if batches > 1 else ():
         rows: float = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
         row_bytes: int = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0

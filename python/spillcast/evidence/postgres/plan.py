@@ -273,6 +273,14 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
             notes.append("if its end is cut, what the missing nodes spilled does not count")
     elif SIZES_NOTE in notes and "Abridged" in document:
         notes.append("lines of the plan are left out: what their nodes spilled does not count")
+    batched = any(
+        node.values.get("Hash Batches", 1) > 1 and "Plan Width" not in node.values
+        for node in top.walk()
+    )
+    if batched and SIZES_NOTE in notes:
+        notes.append(
+            "without costs, the width of rows is unknown: files of hash joins do not count"
+        )
     ran = [node for node in top.walk() if node.processes > 1 and "Actual Rows" in node.values]
     if any("Actual Loops" not in node.values for node in ran):
         notes.append("nodes below a Gather without loops= are assumed to have run in each process")

@@ -22,6 +22,7 @@ from spillcast.evidence.postgres.node_lines import (
     milliseconds,
     node_of,
     not_understood,
+    without_condition,
 )
 from spillcast.evidence.postgres.nodes import all_nodes
 
@@ -380,7 +381,7 @@ def _is_read(line: str) -> bool:
 
 def _unjoined(lines: list[str]) -> Iterator[str]:
     """The lines; a line that an editor or a table joined from several is split at blanks."""
-    for line in lines:
+    for line in map(without_condition, lines):
         text = line.lstrip()
         if re.match(SKIPPED, text):
             yield line
