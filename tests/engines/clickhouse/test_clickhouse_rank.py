@@ -77,6 +77,16 @@ def test_an_unreachable_server_is_refused(source):
         rank_clickhouse(source, RankRequest(TARGETS))
 
 
+@cases("content", [None, ""])
+def test_a_folder_or_an_empty_file_is_refused_by_name_with_the_remedy(tmp_path, content):
+    path = tmp_path / "export"
+    path.mkdir() if content is None else path.write_text(content)
+    with pytest.raises(InputError) as refusal:
+        rank_clickhouse(str(path), RankRequest(TARGETS))
+    assert str(refusal.value.where) == str(path)
+    assert refusal.value.hint
+
+
 class Latin1Server(BaseHTTPRequestHandler):
     """A server with one query, whose text is not UTF-8; ClickHouse writes its bytes unchanged."""
 

@@ -26,11 +26,13 @@ from spillcast.errors import (
     InputError,
     OptionConflict,
     OptionInvalid,
+    PathMissing,
     Refusal,
     ServerUnreachable,
     ServerUnsuited,
 )
 from spillcast.evidence.clickhouse import (
+    HINT,
     SPILL_EVENTS,
     SPILLS,
     LoggedQuery,
@@ -223,8 +225,12 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
 
 
 def _exported(path: Path) -> _LoggedWindow:
-    refuse_other_kinds(path, "export of system.query_log", "clickhouse.read")
-    queries = read_rows(path)
+    if path.is_dir() or not path.exists():
+        hint = f"{_DSN}, or a file of rows of system.query_log"
+        raise PathMissing("is neither a server nor a file", hint, str(path))
+    with reading(path, HINT):
+        refuse_other_kinds(path, "export of system.query_log", "clickhouse.read")
+        queries = read_rows(path)
     starts = [query.started_s for query in queries if query.started_s is not None]
     ends = [query.started_s + query.elapsed_s for query in queries if query.started_s is not None]
     return _LoggedWindow(
