@@ -31,8 +31,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import notable_s
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
-from spillcast.storage.target import can_probe, parse_assumed
-from spillcast.text import shell_word
+from spillcast.storage.target import can_probe, parse_assumed, probe_command
 from spillcast.units import format_count
 
 #: The share of all savings for which the report shows the number of statements.
@@ -186,7 +185,7 @@ class DatasetFacts:
             if text is not None and parse_assumed(text, option) is None and can_probe(Path(text)):
                 raise TargetUnsuited(
                     f"{option} {text}: a fleet is not replayed on a directory",
-                    f"probe it once: spillcast probe {shell_word(text)} --grid -o storage.json",
+                    f"probe it once: {probe_command(text)}; then {option} storage.json",
                 )
         self.statements: dict[StatementKey, StatementForecasts] = {}
         #: Elapsed time (us) of all statements by database, including those that do not spill.

@@ -20,8 +20,14 @@ from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_free_space, kept_rehearsal
-from spillcast.storage.target import FORMS, can_probe, parse_assumed, resolve, resolve_storage
-from spillcast.text import shell_word
+from spillcast.storage.target import (
+    FORMS,
+    can_probe,
+    parse_assumed,
+    probe_command,
+    resolve,
+    resolve_storage,
+)
 from spillcast.units import format_duration
 
 #: A forecast and its storage; None if the storage was refused or is known from traces only.
@@ -274,6 +280,6 @@ def known_target(target: str, option: str = "--to") -> Storage | None:
     if target == "tmpfs" or can_probe(Path(target)):
         raise TargetUnsuited(
             f"{option} {target}: this verb does not probe: that may disturb what it observes",
-            f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
+            f"probe before: {probe_command(target)}; then {option} storage.json",
         )
     return resolve_storage(target, f"{option} {target}", FORMS)

@@ -36,6 +36,12 @@ FORMS = (
 RELATIVE = ("latency:", "factor:", "cache:")
 
 
+def probe_command(target: str) -> str:
+    """The command that measures a directory, or the memory of ``tmpfs``, for any query."""
+    folder = str(SHARED_MEMORY) if target == "tmpfs" else target
+    return f"spillcast probe {shell_word(folder)} --grid -o storage.json"
+
+
 def parse_assumed(text: str, option: str = "--to") -> tuple[str, float] | None:
     """The prefix and value of ``latency:150us`` (in seconds) or ``factor:60``; otherwise None.
 
@@ -137,8 +143,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
             refuse_other_kinds(path, "storage")
         return _measured(path, forms)
     if path.is_dir():
-        word = shell_word(text)
-        hint = f"probe it first: spillcast probe {word} --grid -o storage.json"
+        hint = f"probe it first: {probe_command(text)}"
         raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
         hint = f"name {forms}"
