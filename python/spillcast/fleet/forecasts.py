@@ -54,7 +54,7 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
-from spillcast.forecast.verdict import unknown_share
+from spillcast.forecast.verdict import bounds_only
 from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
@@ -401,7 +401,7 @@ def of_snapshots(
 
 def _outcome(forecast: Forecast, temp_s: float) -> ForecastOutcome:
     # As in a forecast of one query, the middle of bounds that are far apart is not a forecast.
-    forecast_s = None if unknown_share(forecast) is not None else forecast.forecast_s
+    forecast_s = None if bounds_only(forecast) else forecast.forecast_s
     is_part = any(warning.code == "part-only" for warning in forecast.warnings)
     return ForecastOutcome(
         forecast.baseline_s,

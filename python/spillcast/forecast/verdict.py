@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
 from spillcast.forecast.binding import NEGLIGIBLE
+from spillcast.forecast.interval import too_wide
 from spillcast.forecast.result import (
     CHANGES,
     DATA_READS,
@@ -69,8 +70,13 @@ class Fix:
 
     @property
     def rank(self) -> Interval:
-        """The order of fixes: by time, or by the lower bound and then the upper."""
-        return self.interval_s if self.forecast_s is None else (self.forecast_s,) * 2
+        """The order of fixes: by time, or by the lower bound and then the upper.
+
+        Bounds that are far apart count by the upper one: the lower one promises nothing.
+        """
+        if self.forecast_s is None and too_wide(*self.interval_s) is None:
+            return self.interval_s
+        return (self.interval_s[1] if self.forecast_s is None else self.forecast_s,) * 2
 
     @property
     def times_text(self) -> str:
@@ -261,6 +267,19 @@ def unknown_share(query: Forecast) -> str | None:
     return f"{format_share(low)} to {format_share(high)}" if high - low > notable else None
 
 
+def bounds_only(forecast: Forecast) -> bool:
+    """Whether the interval is the answer, because its middle is no forecast.
+
+    Only bounds of the time of temp I/O are known, or its ends are as far apart as those for which
+    other forecasts are refused, and no separate time without the page cache explains them.
+    """
+    if unknown_share(forecast) is not None:
+        return True
+    if forecast.interval_s is None or forecast.without_cache_s is not None:
+        return False
+    return too_wide(*forecast.interval_s, forecast.baseline_s) is not None
+
+
 def _largest_other_term(query: Forecast) -> str:
     """The largest term besides I/O and data reads; empty if it is below NOTABLE_SHARE."""
     others = [term for term in _independent_terms(query) if term.name != DATA_READS]
@@ -273,11 +292,10 @@ def _largest_other_term(query: Forecast) -> str:
 def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
     """All fixes, the fastest first; work memory, which costs nothing, precedes them if it gains."""
     order = sorted(valid, key=lambda forecast: (not forecast.best_value, rank(forecast)))
-    bounds_only = unknown_share(valid[0]) is not None
     fixes = [
         Fix(
             target=forecast.target,
-            forecast_s=None if bounds_only else forecast.forecast_s,
+            forecast_s=None if bounds_only(forecast) else forecast.forecast_s,
             interval_s=forecast.interval_s,
             cost=forecast.cost,
             best_value=forecast.best_value,
@@ -301,18 +319,18 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
 
 def memory_fixes(query: Forecast) -> list[Fix]:
     """Work memory, or memory of Spark's executors, with which nothing spills."""
-    bounds_only, fixes = unknown_share(query) is not None, list[Fix]()
+    is_bounded, fixes = unknown_share(query) is not None, list[Fix]()
     if query.work_memory is not None:
         enough = query.work_memory.enough
         fix = Fix(
             target=f"work_mem {format_setting(enough.work_mem_bytes)}",
-            forecast_s=None if bounds_only else enough.forecast_s,
+            forecast_s=None if is_bounded else enough.forecast_s,
             interval_s=enough.interval_s,
             work_mem_bytes=enough.work_mem_bytes,
         )
         fixes.append(fix)
     if (memory := query.without_spills) is not None:
-        forecast_s = None if bounds_only else memory.forecast_s
+        forecast_s = None if is_bounded else memory.forecast_s
         target = f"executor memory {format_bytes(memory.memory_bytes)}"
         fixes.append(Fix(target=target, forecast_s=forecast_s, interval_s=memory.interval_s))
     return fixes

@@ -23,7 +23,7 @@ from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import FORECAST_SCHEMA, RUN_QUEUE, ZERO_LATENCY
-from spillcast.forecast.verdict import unknown_share
+from spillcast.forecast.verdict import bounds_only
 from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import (
     Case,
@@ -104,7 +104,7 @@ def actual_run(executed: Executed) -> ActualRun:
 
 def _of_terms(forecast: Forecast) -> ActualRun:
     # If only bounds of the time of temp I/O are known, the total is known, but no term.
-    terms = [] if unknown_share(forecast) else forecast.terms_by_name
+    terms = [] if bounds_only(forecast) else forecast.terms_by_name
     terms_s, moved = {term.name: term.baseline_s for term in terms}, forecast.moved
     return ActualRun(
         forecast.baseline_s, terms_s, moved.count or None, moved.bytes or 0, forecast.statement
@@ -140,7 +140,7 @@ class ForecastCheck:
     @property
     def bounded(self) -> bool:
         """Whether the forecast has only bounds, so that their middle has no meaning."""
-        return unknown_share(self.forecast) is not None
+        return bounds_only(self.forecast)
 
     @property
     def inside(self) -> bool:

@@ -19,6 +19,7 @@ from spillcast.forecast.result import (
     term_rows,
 )
 from spillcast.forecast.verdict import (
+    bounds_only,
     forecasts_document,
     memory_fixes,
     rank,
@@ -123,23 +124,26 @@ def targets_table(order: Sequence[Forecast]) -> PrintedTable:
         Column("", None, "words"),
     ]
     today_s = first.baseline_s
-    bounds_only = unknown_share(first) is not None
+    is_bounded = unknown_share(first) is not None
 
-    def numbers(forecast_s: float | None, interval_s: Interval | None) -> list[Any]:
+    def numbers(
+        forecast_s: float | None, interval_s: Interval | None, *, is_bounded: bool = is_bounded
+    ) -> list[Any]:
         # The middle of bounds that are far apart is not a forecast.
-        shown_s = None if bounds_only else forecast_s
+        shown_s = None if is_bounded else forecast_s
         return [shown_s, interval_s, today_s / shown_s if shown_s else None]
 
     ranked_rows: list[tuple[Interval, list[Any]]] = []
     for f in order:
         if f.target != ZERO_LATENCY:
-            cells = [f.target, *numbers(f.forecast_s, f.interval_s), f.cost, _remark(f)]
+            times = numbers(f.forecast_s, f.interval_s, is_bounded=bounds_only(f))
+            cells = [f.target, *times, f.cost, _remark(f)]
             ranked_rows.append((rank(f), cells))
     for fix in memory_fixes(first):
         cells = [fix.target, *numbers(fix.forecast_s, fix.interval_s), None, _memory_remark(first)]
         ranked_rows.append((fix.rank, cells))
     limit_s, limit_interval_s = first.ceiling_s, first.ceiling_interval_s
-    limit_rank = limit_interval_s if bounds_only and limit_interval_s else (limit_s, limit_s)
+    limit_rank = limit_interval_s if is_bounded and limit_interval_s else (limit_s, limit_s)
     ranked_rows.append((limit_rank, [NO_LATENCY, *numbers(limit_s, limit_interval_s), None, ""]))
     today = NOW if first.supposed is None else SUPPOSED_NOW
     ranked_rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
@@ -201,7 +205,7 @@ def details(forecasts: Sequence[Forecast]) -> list[PagePart]:
     for forecast in forecasts:
         warnings = [warning for warning in forecast.warnings if warning not in common]
         parts += terms_parts(forecast, forecasts)
-        if forecast.speedup is not None and unknown_share(forecast) is None:
+        if forecast.speedup is not None and not bounds_only(forecast):
             slower = ": the query gets slower" if forecast.speedup < 1 else ""
             parts.append(Prose([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
         parts.append(Prose(_remarks(forecast, warnings)))
@@ -225,13 +229,14 @@ def _warning_in_full(warning: Caveat) -> list[str]:
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[PagePart]:
     """The forecast in a sentence, ``beside`` the others, its terms, and the stages of Spark."""
-    if forecast.interval_s is not None and unknown_share(forecast) is not None:
+    if forecast.interval_s is not None and bounds_only(forecast):
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
-        title = (
-            f"On {forecast.target} {forecast.subject or 'this run'} would take {bounds} instead of "
-            f"{today}. Its temp I/O, whose time was not measured:"
-        )
+        run = forecast.subject or "this run"
+        sentence = f"On {forecast.target} {run} would take {bounds} instead of {today}."
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
+        if not rows:
+            return [Prose([sentence], indent="")]
+        title = f"{sentence} Its temp I/O, whose time was not measured:"
         return [TitledTable(title, PrintedTable(TERM_COLUMNS[:3], rows), indent="")]
     if forecast.forecast_s is None:
         return [Prose([forecast.sentence(beside)], indent="")]

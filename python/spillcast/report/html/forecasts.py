@@ -8,7 +8,7 @@ from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import Caveat, Remaining
 from spillcast.forecast.spark import TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
-from spillcast.forecast.verdict import ranked, unknown_share, verdict
+from spillcast.forecast.verdict import bounds_only, ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report import PagePart, Prose, TitledTable
 from spillcast.report import forecast as terminal
@@ -69,7 +69,7 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
 def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[PagePart]:
     """The terms of a forecast under its target and time; the chart above has the limit."""
     for part in terminal.terms_parts(forecast, listed):
-        if isinstance(part, TitledTable) and unknown_share(forecast) is None:
+        if isinstance(part, TitledTable) and not bounds_only(forecast):
             text = format_estimate(forecast.forecast_s or 0.0, forecast.interval_s)
             part = replace(part, title=f"On {forecast.target}: {text}")
         yield part
@@ -108,13 +108,13 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
 
 def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:
     """The time today and on each target by term, with intervals; or only intervals."""
-    first, bounds_only = answered[0], unknown_share(answered[0]) is not None
+    first, is_bounded = answered[0], unknown_share(answered[0]) is not None
     interval = interval_name(first.confidence)
     today = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
     caption = f"The line at the end of a bar is its {interval}."
     colours, parts = _term_colours(answered), {today: _term_sums(first, "baseline_s")}
-    parts |= {f.target: _term_sums(f, "forecast_s") for f in answered}
-    if bounds_only:
+    parts |= {f.target: _term_sums(f, "forecast_s") for f in answered if not bounds_only(f)}
+    if is_bounded:
         caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
         caption += f"{terminal.BOUNDS_ORDER}."
         colours, parts = {"elapsed": "now"}, {today: {"elapsed": first.baseline_s}}
