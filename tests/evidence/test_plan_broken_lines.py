@@ -8,6 +8,7 @@ from programs import broken
 
 from cases import cases
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError
+from spillcast.evidence.postgres.nodes import all_nodes
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.text import documents_of_text
 
@@ -138,6 +139,12 @@ Execution Time: 128456.0 ms
 def test_totals_of_an_abridged_plan_are_read(plan_of):
     counts = plan_of(ABRIDGED)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (44943, 44944, 128.456)
+
+
+def test_details_behind_the_name_of_a_node_belong_to_it(documents_of):
+    [document] = documents_of(ABRIDGED)
+    nodes = [(n["Node Type"], n.get("Sort Space Used")) for n in all_nodes(document["Plan"])]
+    assert nodes[:3] == [("Aggregate", None), ("Sort", 359544), ("Hash Join", None)]
 
 
 @cases("temp", ["temp read=... written=44944", "temp read=44943 written=..."])

@@ -302,7 +302,7 @@ KINDS: Sequence[EvidenceKind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             r"\|\s*Id\s*\|\s*Operation\s*\|", "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            rf'"query_block"\s*:|(?:^[^\w\n]*|-> ){_MYSQL_NODE}|\| r_filtered\b'
+            rf'"query_block"\s*:|^(?:[^\w\n]*|[^\n]{{,200}}?-> ){_MYSQL_NODE}|\| r_filtered\b'
             r'|^[^\w\n]*+(?:id\W++)?select_type\b|"(?:actual_last_row_ms|r_total_time_ms)"\s*:'),
     _report(4.0, "a profile of DuckDB", "duckdb.read",
             r'[│┃]\s*Total Time:|"(?:(?:cumulative|operator)_cardinality|operator_timing|extra-info'

@@ -289,8 +289,9 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
     joined = sum("Subplan Name" not in child for child in inputs)
     if batches > 1 and (joined > 2 or not values["Node Type"].endswith("Hash Join")):
-        problem = f"a hash is below {values['Node Type']} with {joined} inputs, not a join of two"
-        raise ValueError(f"{problem}: lines or their indentation are missing")
+        place = f"below {values['Node Type']}, which has {joined} inputs"
+        missing = "lines or their indentation are missing"
+        raise ValueError(f"a hash is {place}, and not in a join of two: {missing}")
     for child in inputs if batches > 1 else ():
         rows: float = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
         row_bytes: int = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0

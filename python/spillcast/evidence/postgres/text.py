@@ -383,14 +383,17 @@ def _unjoined(lines: list[str]) -> Iterator[str]:
     """The lines; a line that an editor or a table joined from several is split at blanks."""
     for line in map(without_condition, lines):
         text = line.lstrip()
+        indent = line[: len(line) - len(text)]
         if re.match(SKIPPED, text):
             yield line
-        elif (OF_NODE.search(line) or (text.startswith("->") and FIGURES.search(line))) and len(
-            parts := _parts_of_plan(line)
-        ) > 1:
+        elif OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
             yield from parts
+        elif text.startswith("->") and FIGURES.search(line):
+            node, *details = _JOINT.split(text)
+            yield indent + node
+            yield from (f"{indent}  {detail}" for detail in details)
         else:
-            yield from (line[: len(line) - len(text)] + part for part in _JOINED.split(text))
+            yield from (indent + part for part in _JOINED.split(text))
 
 
 def _parts_of_plan(line: str) -> list[str]:
