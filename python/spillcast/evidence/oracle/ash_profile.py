@@ -148,7 +148,9 @@ def _is_sampled_again(ash: Ash) -> bool:
 
 
 def _is_of_instances(ash: Ash) -> bool:
-    """Whether the times are those of several samplers, even if the export names no instance."""
+    """Whether the times are those of several samplers, where the export names no instance."""
+    if "instance" in ash.exported:
+        return False
     times = np.unique(ash.samples["time_ns"].values)
     intervals = np.unique(times // (1000 * ash.interval_us))
     return len(times) > _SAMPLERS_MIN * len(intervals) and not _is_sampled_again(ash)
