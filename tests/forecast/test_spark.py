@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+import spillcast as spillcast_python
 from cases import cases
 from harness import completed, json_of, spillcast
 from spark_logs import BEGIN_MS, event, task, text, two_stages
@@ -81,6 +82,8 @@ def test_bounds_that_are_far_apart_are_the_answer_without_their_middle(log):
         page = spillcast("forecast", log, "--from", DISK, "--to", slow, *others, "--details").stdout
         assert format_interval((low_s, high_s)) in page
         assert format_duration(entry["forecast_s"]) not in page
+    of_notebook = repr(spillcast_python.forecast(log, to=[slow, "tmpfs"], origin=DISK))
+    assert format_duration(entry["forecast_s"]) not in of_notebook
 
 
 NO_FILES = [

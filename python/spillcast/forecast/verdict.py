@@ -270,14 +270,12 @@ def unknown_share(query: Forecast) -> str | None:
 def bounds_only(forecast: Forecast) -> bool:
     """Whether the interval is the answer, because its middle is no forecast.
 
-    Only bounds of the time of temp I/O are known, or its ends are as far apart as those for which
-    other forecasts are refused, and no separate time without the page cache explains them.
+    Only bounds of the time of temp I/O are known, or the ends are as far apart as those of refused
+    forecasts, without a time without the page cache that explains them.
     """
-    if unknown_share(forecast) is not None:
-        return True
-    if forecast.interval_s is None or forecast.without_cache_s is not None:
-        return False
-    return too_wide(*forecast.interval_s, forecast.baseline_s) is not None
+    ends_s, is_explained = forecast.interval_s, forecast.without_cache_s is not None
+    far_apart = ends_s is not None and too_wide(*ends_s, forecast.baseline_s) is not None
+    return unknown_share(forecast) is not None or (far_apart and not is_explained)
 
 
 def _largest_other_term(query: Forecast) -> str:
@@ -485,7 +483,8 @@ class Forecasts(list[Forecast], Tabular):
         rows: list[list[Any]] = [["today", self[0].baseline_s, None, None, ""]]
         for f in self:
             remarks = f.refused or ", ".join(warning.code for warning in f.warnings)
-            rows.append([f.target, f.forecast_s, f.interval_s, f.speedup, remarks])
+            elapsed_s, speedup = (None, None) if bounds_only(f) else (f.forecast_s, f.speedup)
+            rows.append([f.target, elapsed_s, f.interval_s, speedup, remarks])
         return Display(verdict(self).text, _TARGET_COLUMNS, rows)
 
     __repr__ = Tabular.__repr__
