@@ -1,13 +1,13 @@
 """The completeness of a recording: recorded part, missed spills, contradictions."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from spillcast.document import later
-from spillcast.errors import EvidenceDamaged
+from spillcast.gate import damaged
 from spillcast.recording.meta import PLAN_FILE, Meta, is_recording
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
@@ -200,23 +200,24 @@ def contradictions_of(recording: Recording) -> list[CaptureCheck]:
 
 def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
     """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
-    if (document := recording.document(PLAN_FILE)) is None:
+    if (root := recording.document(PLAN_FILE, _top_node)) is None:
         return
-    explained = document[0] if isinstance(document, list) and document else document
-    root = explained.get("Plan") if isinstance(explained, dict) else None
-    if not isinstance(root, dict):
-        raise EvidenceDamaged(
-            "cut or damaged: no plan of EXPLAIN", where=recording.path / PLAN_FILE
-        )
-    blocks = {"read": 0, "write": 0}
-    for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
-        # A read at end of file moves no block.
-        blocks[row["op"]] += row["count"] if row["bytes"] else 0
-    for name, recorded in (("read", blocks["read"]), ("written", blocks["write"])):
+    seconds = recording.temp_seconds
+    # A read at end of file moves no block.
+    blocks = seconds["count"].values * (seconds["bytes"].values > 0)
+    for op, name in (("read", "read"), ("write", "written")):
+        recorded = int(blocks[seconds["op"].equals(op)].sum())
         expected = root.get(f"Temp {name.title()} Blocks")
         if isinstance(expected, int) and expected >= 0:
             quantity = f"temp blocks {name}"
             yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCK_MARGIN)
+
+
+def _top_node(document: Any) -> Mapping[str, Any]:
+    match document:
+        case [{"Plan": dict(root)}, *_] | {"Plan": dict(root)}:
+            return root
+    raise damaged("no plan of EXPLAIN")
 
 
 def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:

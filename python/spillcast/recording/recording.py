@@ -1,12 +1,12 @@
 """A recording on disk: a folder with meta.json and Parquet files (table_files.py)."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
 from spillcast.gate import json_of, reading, text_of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from spillcast.recording.thread_trace import ThreadWork
     from spillcast.tables import Table
 
+Decoded = TypeVar("Decoded")
 _DISPLAYED = (
     Column("", None),
     Column("count", None, "count"),
@@ -136,13 +137,13 @@ class Recording(Displayed):
         path = self.path / file
         return path if path.is_file() else None
 
-    def document(self, name: str) -> Any:
-        """The JSON document in a file of the recording; None without it."""
+    def document(self, name: str, decode: Callable[[Any], Decoded]) -> Decoded | None:
+        """The JSON document in a file as ``decode`` reads it, with errors that name it; or None."""
         path = self.path / name
-        if name not in self.documents and path.is_file():
-            with reading(path, COPY_AGAIN):
+        with reading(path, COPY_AGAIN):
+            if name not in self.documents and path.is_file():
                 self.documents[name] = json_of(text_of(path))
-        return self.documents.get(name)
+            return decode(self.documents[name]) if name in self.documents else None
 
     @property
     def waits_in_memory(self) -> bool:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from spillcast.evidence.numbers import amount, quantity_of
@@ -20,7 +19,6 @@ from spillcast.evidence.postgres.work_memory import (
     power_of_two,
     sort_passes,
 )
-from spillcast.gate import reading
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
@@ -73,12 +71,11 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     return PlanSpills(spills, None if work_mem is None else size_of_setting(work_mem))
 
 
-def spills_beside(meta: Meta, value: Any, path: Path) -> PlanSpills | None:
-    """The nodes that spill in a plan, ``value``, stored with the recording at ``path``."""
-    with reading(f"{path}: its plan"):
-        document = document_of(value)
-        settings = {**meta.engine.settings, **document.get("Settings", {})}
-        spills = plan_spills(nodes_of(document["Plan"]), settings)
+def spills_beside(meta: Meta, value: Any) -> PlanSpills | None:
+    """The nodes that spill in the plan ``value`` of a recording."""
+    document = document_of(value)
+    settings = {**meta.engine.settings, **document.get("Settings", {})}
+    spills = plan_spills(nodes_of(document["Plan"]), settings)
     if spills is None or not meta.machine.is_current:
         return spills
     return replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))

@@ -1,25 +1,22 @@
 """The mean of earlier calls of a statement, whose row of pg_stat_statements a recording keeps."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from spillcast.errors import InputError, Refusal
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import StatementRow, chosen, counts_of_row, merged
-from spillcast.gate import damaged, reading
+from spillcast.gate import damaged
 from spillcast.recording import Recording
 from spillcast.recording.meta import CALLS_FILE
 
 
 def previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
-    path = recording.path / CALLS_FILE
     try:
-        if (document := recording.document(CALLS_FILE)) is None:
+        if (rows := recording.document(CALLS_FILE, _rows)) is None:
             return None
-        with reading(path):
-            if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
-                raise damaged("no rows of pg_stat_statements")
-            rows = merged(map(StatementRow.of, document))
         # The kept row has no text, and the recording knows the processes.
         row = replace(
             chosen(rows),
@@ -29,4 +26,10 @@ def previous_calls(recording: Recording) -> Counts | str | None:
         )
         return counts_of_row(row, timed=False)
     except (InputError, Refusal) as error:
-        return error.message.removeprefix(f"{path}: ")
+        return error.message.removeprefix(f"{recording.path / CALLS_FILE}: ")
+
+
+def _rows(document: Any) -> Sequence[StatementRow]:
+    if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
+        raise damaged("no rows of pg_stat_statements")
+    return merged(map(StatementRow.of, document))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from spillcast.columns import Flags, Floats, Integers
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.workload.threads import Threads
-from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE
 from spillcast.recording.observed import EarlierWork
@@ -232,10 +231,8 @@ def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Coun
     from spillcast.evidence.postgres.document import document_of
     from spillcast.forecast.remaining.previous_calls import previous_calls
 
-    path = recording.path / ESTIMATE_FILE
-    if (document := recording.document(ESTIMATE_FILE)) is not None:
-        with reading(path):
-            yield path, document_of(document)
+    if (plan := recording.document(ESTIMATE_FILE, document_of)) is not None:
+        yield recording.path / ESTIMATE_FILE, plan
     if (calls := previous_calls(recording)) is not None:
         yield recording.path / CALLS_FILE, calls
 

@@ -1,6 +1,7 @@
 """The workload of the recorded time of a run."""
 
 from collections.abc import Sequence
+from functools import partial
 from math import hypot
 
 import numpy as np
@@ -61,11 +62,11 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
     meta, sample = recording.meta, recording.sample
     if not (loads := recorded_loads(recording)):
         raise NotSpilled(unspilled(meta), where=recording.path)
-    quality, plan, file = _quality(recording), None, meta.engine.plan_file
-    if file is not None and (document := recording.document(file)) is not None:
+    quality, plan = _quality(recording), None
+    if (file := meta.engine.plan_file) is not None:
         from spillcast.evidence.postgres.spills import spills_beside
 
-        plan = spills_beside(meta, document, recording.path)
+        plan = recording.document(file, partial(spills_beside, meta))
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
