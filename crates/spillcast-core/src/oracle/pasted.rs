@@ -11,8 +11,14 @@ const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
+/// Waits with a character or an entity of a page in place of a quote or a blank.
+const CHANGED: [&[u8]; 5] =
+    [b"nam=\xe2\x80", b"nam=\xc2\xb4", b"nam=&", b"\xc2\xa0nam=", b"ela=\t"];
 /// Characters, entities and line breaks of pages, and what a trace has in their place.
-const OF_PAGES: [(&str, &str); 12] = [
+const OF_PAGES: [(&str, &str); 15] = [
+    ("\u{a0}", " "),
+    ("\t", " "),
+    ("\u{b4}", "'"),
     ("\u{2018}", "'"),
     ("\u{2019}", "'"),
     ("&#39;", "'"),
@@ -53,10 +59,9 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     if mark.is_empty() { bytes } else { lines.join(&b'\n') }
 }
 
-/// The trace with plain characters, if a page changed the quotes of its waits.
+/// The trace with plain characters, if a page changed the quotes or blanks of its waits.
 fn with_plain_characters(bytes: Vec<u8>) -> Vec<u8> {
-    let starts_of_quotes: [&[u8]; 2] = [b"nam=\xe2\x80", b"nam=&"];
-    if starts_of_quotes.iter().all(|start| memchr::memmem::find(&bytes, start).is_none()) {
+    if CHANGED.iter().all(|mark| memchr::memmem::find(&bytes, mark).is_none()) {
         return bytes;
     }
     let mut plain = Vec::with_capacity(bytes.len());
