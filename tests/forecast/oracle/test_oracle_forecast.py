@@ -11,7 +11,7 @@ from harness import completed, json_of, only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from oracle_reports import READ_S, READS, WRITE_S, WRITES, tkprof
 from spillcast import forecast as spillcast_forecast
-from spillcast.errors import OptionInvalid, SelectionEmpty, TargetUnsuited
+from spillcast.errors import OptionInvalid, SelectionEmpty, TargetUnsuited, TimesUnknown
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import EventTarget, OracleEvidence, read_shares, read_traces
 from spillcast.forecast.question import Question
@@ -19,6 +19,7 @@ from spillcast.forecast.question import Question
 TEMP = "direct path * temp"
 CLIENT = "SQL*Net message from client"
 MEASURED_S = 348.83
+SAMPLED = ["ON CPU,", "WAITING,direct path read temp", "WAITING,direct path write temp"]
 REST = ("SQL*Net message from client", 10_000, "driver id=1 #bytes=1 p3=0")
 
 
@@ -190,6 +191,17 @@ def test_a_trace_of_a_partial_run_is_warned_about(example):
     assert "part" in warned(answer)
     assert answer.baseline_s == 773
     assert "part" not in warned(estimate(example / "hdd.trc", example / "flash.trc"))
+
+
+def test_samples_without_times_of_waits_are_refused_as_such(example, tmp_path):
+    """Samples in temp waits are no evidence of a query that does not spill."""
+    rows = (f"2024-10-14 10:00:{n:02},133,{sampled}\n" for n, sampled in enumerate(SAMPLED * 9))
+    (path := tmp_path / "ash.csv").write_text(
+        "SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n" + "".join(rows)
+    )
+    target = resolve_target(str(example / "flash.trc"))
+    answer = forecast_events(target, OracleEvidence(ash=read_shares([path], TEMP)), Question())
+    assert answer.refused_code == TimesUnknown.code
 
 
 def test_ash_alone_gives_a_warning_of_unknown_sizes(example):

@@ -13,7 +13,7 @@ import numpy as np
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled
+from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled, TimesUnknown
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS, WHOLE_MIN
 from spillcast.forecast.oracle.evidence import (
@@ -133,10 +133,16 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
             share = traces.shares.get(name, latency.total_s / traces.sessions_s)
             time_s = share * elapsed_s
             baselines.append(EventPart(name, time_s, None, latency, latency.mean_s))
-    baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
-    if not baselines:
+    sampled = [event for event in baselines if event.time_s > 0]
+    if not sampled:
         raise NotSpilled("the evidence shows no time in the temp events")
-    return sorted(baselines, key=lambda event: -event.time_s)
+    timed = [event for event in sampled if event.latency_s > 0]
+    if not timed:
+        raise TimesUnknown(
+            "the samples show no length of a wait for temp files: export TIME_WAITED with them, or "
+            "add a trace of the query"
+        )
+    return sorted(timed, key=lambda event: -event.time_s)
 
 
 @dataclass(frozen=True)
