@@ -137,6 +137,13 @@ def test_the_size_of_reads_follows_from_the_bytes_moved(tmp_path, more):
     assert (group.size_class_bytes, group.bytes) == (65536, 65_536_000)
 
 
+@cases("begin, quote, end", [("<pre>", "&quot;", "</pre>"), ("", "\u201d", "")])
+def test_fio_in_a_page_is_read(tmp_path, begin, quote, end):
+    path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
+    path.write_text(begin + path.read_text().replace('"', quote) + end)
+    assert [group.count for group in resolve_storage(str(path)).groups] == [1000]
+
+
 def test_fio_in_a_log_is_read_and_two_outputs_are_not_mixed(tmp_path):
     path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
     text = json.dumps(json.loads(path.read_text()), indent=1) + "\n"

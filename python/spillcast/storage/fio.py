@@ -42,7 +42,7 @@ def fio_storage(path: Path, text: str) -> Storage:
         except (AttributeError, TypeError) as error:
             raise damaged("a key has another type than fio writes") from error
     if not groups:
-        raise TargetIncomplete("no job of fio did reads or writes", _HINT, path)
+        raise TargetIncomplete("no job of fio has latencies of reads or writes", _HINT, path)
     return Storage(path.stem, GRID, groups, {"fio": version})
 
 

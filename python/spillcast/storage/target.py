@@ -11,6 +11,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of, rereadable
 from spillcast.evidence.selection import is_stated
 from spillcast.evidence.text import head_of, text_of
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
@@ -119,7 +120,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
-    head = head_of(path) if path.is_file() else ""
+    head = unwrapped(head_of(path)) if path.is_file() else ""
     measured = not head or '"spillcast.storage/' in head or is_fio(head)
     kind_of_file = None if measured else kind_of(path)
     if kind_of_file == "plans":
@@ -192,12 +193,11 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
 
 def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe or of fio."""
-    content = text_of(path)
+    content = unwrapped(text_of(path))
     if is_fio(content):
-        from spillcast.evidence.unwrap import unwrapped
         from spillcast.storage.fio import fio_storage
 
-        return fio_storage(path, unwrapped(content))
+        return fio_storage(path, content)
     if not content.lstrip().startswith("{"):
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     with reading(path, "probe again"):
