@@ -1,6 +1,7 @@
 """SQL Monitor's reports: the same figures in each form, their bounds, and damage."""
 
 import json
+from html import escape
 
 import pytest
 
@@ -16,6 +17,7 @@ from spillcast.forecast import forecast
 FORMS = {
     "run.txt": monitor_reports.text,
     "run.xml": monitor_reports.xml,
+    "escaped.html": lambda **how: f"<pre>{escape(monitor_reports.xml(**how))}</pre>",
     "active.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how)),
     "plain.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how), packed=False),
 }

@@ -36,6 +36,7 @@ from spillcast.evidence.oracle.sql_monitor import (
 )
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, reading, xml_of
 from spillcast.recording import OPS
 from spillcast.redaction import masked_text
@@ -190,6 +191,8 @@ _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 def read_xml(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if the report is cut or damaged."""
     text = text_of(path)
+    if _XML_BEGIN not in text:
+        text = unwrapped(text)
     if packed := _PACKED.search(text):
         text = _unpacked(text[packed.end() :].partition("</report>")[0])
     *parts, rest = text.split(_XML_END)
