@@ -143,6 +143,12 @@ def barred(text, rng):
     return "".join(f"{at:5} | {line}\n" for at, line in enumerate(text.splitlines(), 1))
 
 
+def logged(text, rng):
+    """The lines as a logger prints them."""
+    begin = "2024-03-12 09:11:{:02},123 [main] INFO  c.a.b.Dump - "
+    return "".join(f"{begin.format(n % 60)}{line}\n" for n, line in enumerate(text.splitlines()))
+
+
 def trimmed(text, rng):
     """Strips the blanks at both ends of lines."""
     return "\n".join(line.strip() for line in text.splitlines()) + "\n"
@@ -179,7 +185,9 @@ def flowed(text, rng):
 
 
 #: Changes that keep all figures of a report, beside the layers of test_layers.py.
-KEEPING = (broken, with_fixed_blanks, decimal_commas, barred, numbered, trimmed, in_prose)
+KEEPING = (
+    *(broken, with_fixed_blanks, decimal_commas, barred, numbered, logged, trimmed, in_prose),
+)
 
 
 def cut(text, rng):

@@ -126,6 +126,7 @@ _SHIPPERS = re.compile(
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
+_LOGGER = re.compile(r"\\d\+:\\d\+.*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?:[\w.]+=(?:\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
@@ -286,7 +287,12 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         # Numbers that do not ascend are values of a column, not line numbers.
         numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
         if len(prefixes) >= max(1.0, _SHARE * len(marked)) and numbers == sorted(set(numbers)):
-            return [pattern.sub("", line, count=1) for line in lines]
+            # The heading of a numbered table has an empty cell above the numbers.
+            of_table = all(re.fullmatch(r" *\d+\t", text) for text in prefixes)
+            return [
+                line[1:] if of_table and line[:1] == "\t" else pattern.sub("", line, count=1)
+                for line in lines
+            ]
     return None
 
 
@@ -331,19 +337,23 @@ def _logged(lines: Lines) -> Lines | None:
         return None
     least = max(2, _SHARE * len(full))
     known = (p for p in (_TIMED, _SHIPPERS) if sum(map(bool, map(p.match, full))) >= least)
-    pattern = next(known, None) or _common_prefix(lines)
+    pattern = _common_prefix(list(filter(_TIMED.match, full)) or full)
+    # The prefix is a logger's if it has a time of day and a level.
+    if pattern is None or not _LOGGER.search(pattern.pattern):
+        of_plan = [line for line in lines if _LINE_OF_PLAN.search(line)]
+        pattern = next(known, None) or _common_prefix(of_plan)
     return None if pattern is None else [pattern.sub("", line) for line in lines]
 
 
 def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
-    """A pattern for the common prefix of a plan's lines; numbers in it may differ."""
-    masked = [re.sub(r"\d+", "0", line) for line in lines if _LINE_OF_PLAN.search(line)]
+    """A pattern for the common prefix of lines; numbers in it may differ."""
+    masked = [re.sub(r"\d+", "0", line) for line in lines]
     if len(masked) < 3:
         return None
     # The common prefix of the lexically first and last line is common to all lines.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
-    # A quote or a word at the end of the prefix belongs to the text.
-    prefix = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(char for char, _ in pairs))
+    # A quote, a bar or a word at the end of the prefix belongs to the text.
+    prefix = re.sub(r"(?<![\w\"'(|])[\w\"'(|]++$", "", "".join(char for char, _ in pairs))
     if not prefix.strip():
         return None
     return re.compile("^" + re.escape(prefix).replace("0", r"\d+"))

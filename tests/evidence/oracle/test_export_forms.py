@@ -78,10 +78,16 @@ def stacked(rows):
     return "\n".join(heading + "\n".join(map(lines, page)) for page in pages) + "\n"
 
 
+def numbered(rows):
+    """The grid of PL/SQL Developer, with an empty cell above the numbers of the rows."""
+    cells = [["", *rows[0]], *([n, *row.values()] for n, row in enumerate(rows, 1))]
+    return "".join("\t".join(map(str, row)) + "\n" for row in cells)
+
+
 FORMS = [printed, developer_xml, developer_inserts, stacked]
 
 
-@cases("form", FORMS)
+@cases("form", [*FORMS, numbered])
 def test_rows_of_a_wait_view(figures, form):
     result = figures(form(WAITS), elapsed_s=600)
     assert (result.reads.count, result.writes.count) == (9434, 1368)
