@@ -333,7 +333,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?-i:TEMPORARY\s(?:DATA|HASH|SORT|LOB_DATA))|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|WORKAREA_MAX_TEMPSEG|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
-                "counters, sizes, shares, times of files or one moment of Oracle, no temp waits",
+                "figures of Oracle without numbers and times of temp waits, or in an unknown form",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters and times of MySQL",
@@ -394,15 +394,17 @@ KINDS: Sequence[EvidenceKind] = (
                 r"^ *r +b +swpd|^(?=.*\bDevice\b).*\b(?:[rw]/s|tps)(?!\w)|\"sysstat\"\s*:"
                 r"|\bavg RTT \(ms\)|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b"
                 r"|^ *[mun]?secs +: count\b|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b"
-                r"|\bLAT\((?:ms|us)\)",
+                r"|\bLAT\((?:ms|us)\)|\brtps +wtps\b|^ *\d+ +\d+ [\w-]+(?: \d+){11,}$"
+                r"|^ *\d+,\d+ +\d+ +\d+ +\d+\.\d{9} +\d+ +[A-Z]+ +[A-Z]+ ",
                 "iostat and similar tools count all I/O of a device or process, not temp I/O alone",
                 "record the query: spillcast record --pid PID; or measure the storage: "
                 "spillcast probe DIR --grid -o storage.json; its mean wait is a target as "
                 "latency:0.8ms"),
     _too_little("output of strace",
                 r"^(?:\[pid +\d+\] |\d+ +)?(?:[\d.:]+ )?"
-                r"p?(?:read|write)v?(?:64|2)?\(\d+[<,].*\) += \d",
-                "strace slows each call that it prints, and does not show the waits of a process",
+                r"p?(?:read|write)v?(?:64|2)?\(\d+[<,].*(?:\) += \d|<unfinished)"
+                r"|\bp?(?:read|write)v?(?:64)?\(fd: \d|^ +syscall +calls +errors +total\b",
+                "strace and perf trace slow the calls that they print, and show no waits",
                 "record the query: spillcast record -o run.spill -- COMMAND, or --pid PID"),
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^(?:\d;)?fio-\d"
@@ -415,7 +417,8 @@ KINDS: Sequence[EvidenceKind] = (
                 r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
                 r"|\d \w+ \([\d.,]+ [kKMGT]i?B\b[^)\n]*\) \w+, \d|\bdiskspd\b|^thread \| +bytes +\|"
                 r"|(?<![a-z])IOPS\b|^ *Timing .* disk reads:|\d ops/sec\b|^ *reads/s: |-Per Chr-"
-                r"|%-ile\b|\bQ\d+ ?T\d+\b|\bQ= *\d+, ?T= *\d+\b",
+                r"|: request=\d+ time=\d|^Run status group \d|\d,? [kKMGT]i?B/s\b"
+                r"|<ReadMilliseconds>|%-ile\b|\bQ\d+ ?T\d+\b|\bQ= *\d+, ?T= *\d+\b",
                 "figures of a storage without its latencies by size",
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
