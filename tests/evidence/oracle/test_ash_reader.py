@@ -246,6 +246,15 @@ TIMES = {
     "14-OCT-24 01.34.56.789 PM": NOON_MS + timedelta(hours=1),
     "14-Oct-2024 12:34:56": NOON,
     "14-OKT-24 12:34:56,789": NOON_MS,
+    "14-MRZ-24 12:34:56,789": NOON_MS.replace(month=3),
+    "14-DÉC. -24 12:34:56,789": NOON_MS.replace(month=12),
+    "14-JUIL.-24 12:34:56,789": NOON_MS.replace(month=7),
+    "14-JUIN -24 12:34:56,789": NOON_MS.replace(month=6),
+    "14-DIC-24 12:34:56,789": NOON_MS.replace(month=12),
+    "14-ДЕК-24 12.34.56.789": NOON_MS.replace(month=12),
+    "14-10月-24 12.34.56.789000000 下午": NOON_MS,
+    "14-10월-24 01.34.56.789000 오후": NOON_MS + timedelta(hours=1),
+    "14-10月-24 12.34.56.789 午前": NOON_MS - timedelta(hours=12),
     "14.10.24 12:34:56,789000": NOON_MS,
     "14.10.2024 12:34": NOON.replace(second=0),
     "2024/10/14": datetime(2024, 10, 14),
@@ -266,6 +275,14 @@ def test_month_first_where_a_date_of_the_file_proves_it(tmp_path):
     ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
     assert ash.began == datetime(2024, 10, 3, 23, 59, 59)
     assert ash.samples["time_ns"].to_pylist() == [0, (10 * 86_400 + 1) * 10**9]
+
+
+def test_year_first_where_the_days_would_be_years(tmp_path):
+    """RR-MM-DD, the format of East Asian territories."""
+    lines = [["24-11-12 23:59:59", "1", "ON CPU"], ["24-11-13 00:00:00", "1", "ON CPU"]]
+    ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
+    assert ash.began == datetime(2024, 11, 12, 23, 59, 59)
+    assert ash.samples["time_ns"].to_pylist() == [0, 10**9]
 
 
 def test_month_first_where_a_date_of_another_file_proves_it(tmp_path):

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -234,6 +235,12 @@ def _read_export(
     return _Export(samples, source, damaged, has_seconds, month_first, frozenset(columns))
 
 
+def _span_ns(times: Sequence[int | None]) -> float:
+    """The time between the first and the last; infinite if one is unknown."""
+    known = [time for time in times if time is not None]
+    return max(known) - min(known) if known and len(known) == len(times) else inf
+
+
 def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
     """Nanoseconds since 1970; null, and a damaged line, for a text that is not a time.
 
@@ -247,6 +254,10 @@ def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, boo
     if month_first is None:
         month_first = month_comes_first(column.names)
     parsed = [parse_time_ns(text, month_first=bool(month_first)) for text in column.names]
+    # In RR-MM-DD the year is first. Read as the day, it makes years of days.
+    by_year = [parse_time_ns(f"20{text}") for text in column.names]
+    if _span_ns(by_year) < _span_ns(parsed):
+        parsed = by_year
     times = by_text(column, parsed)
     for row in np.flatnonzero(times.is_null()).tolist():
         reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")

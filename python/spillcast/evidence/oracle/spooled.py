@@ -321,21 +321,32 @@ _GROUPED = re.compile(
     r"([+-]?\d{1,3}(?:([.,' \u2019\u00a0\u202f])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?"
 )
 
-# English names and the German ones that differ, by their first three letters.
-_MONTHS = {
-    **{"jan": 1, "feb": 2, "mar": 3, "apr": 4, "may": 5, "jun": 6},
-    **{"jul": 7, "aug": 8, "sep": 9, "oct": 10, "nov": 11, "dec": 12},
-    **{"mrz": 3, "mär": 3, "mai": 5, "okt": 10, "dez": 12},
+#: The first letters of the months in languages of NLS_DATE_LANGUAGE.
+_LANGUAGES = (
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "jan feb mär apr mai jun jul aug sep okt nov dez",
+    "janv févr mars avr mai juin juil août sept oct nov déc",
+    "ene feb mar abr may jun jul ago sep oct nov dic",
+    "gen feb mar apr mag giu lug ago set ott nov dic",
+    "jan fev mar abr mai jun jul ago set out nov dez",
+    "sty lut mar kwi maj cze lip sie wrz paź lis gru",
+    "oca şub mar nis may haz tem ağu eyl eki kas ara",
+    "янв фев мар апр май июн июл авг сен окт ноя дек",
+)
+_MONTHS = {"mrz": 3} | {
+    name: number for names in _LANGUAGES for number, name in enumerate(names.split(), 1)
 }
 _TIMESTAMP = re.compile(
-    r"""(?P<first>\d{1,4}) [-/. ] (?P<second>\d{1,2}|[^\W\d_]{3,9}\.?) [-/. ] (?P<third>\d{1,4})
+    r"""(?P<first>\d{1,4}) [-/. ]
+    (?P<second>\d{1,2}|[^\W\d_]{3,9}\.?|\d{1,2}(?=[月월])) [月월]? \ *+ [-/. ] (?P<third>\d{1,4})
     (?: [T\s]+ (?P<hour>\d{1,2}) [:.] (?P<minute>\d{2})
         (?: [:.] (?P<second_of_minute>\d{2}) (?: [.,:] (?P<fraction>\d{1,9}) )? )?
-        (?: \s* (?P<half>[AP])\.?M\.? )?
+        (?: \s* (?P<half>(?:[AP](?=\.?M)|[上下](?=午)|오[전후]|午[前後])) (?:\.?M\.?|午)? )?
         (?: \s* (?P<zone> Z | UTC | GMT | [+-]\d{2}:?\d{2} | [A-Z]\w+(?:/\w+)+ ) )?
     )?""",
     re.VERBOSE | re.IGNORECASE,
 )
+_AFTERNOON = ("P", "p", "下", "오후", "午後")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -447,7 +458,8 @@ def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime
         month, day, year = first, second, third
     else:
         day, month, year = first, second, third
-    number = int(month) if month.isdecimal() else _MONTHS[month[:3].lower()]
+    name = month.lower()
+    number = int(month) if month.isdecimal() else _MONTHS.get(name[:4]) or _MONTHS[name[:3]]
     full_year = int(year) + (2000 if len(year) <= 2 else 0)
     return datetime(full_year, number, int(day), tzinfo=UTC)
 
@@ -457,4 +469,4 @@ def _hour(hour: int, half: str | None) -> int:
         raise ValueError(hour)
     if half is None:
         return hour
-    return hour % 12 + (12 if half.upper() == "P" else 0)
+    return hour % 12 + (12 if half in _AFTERNOON else 0)
