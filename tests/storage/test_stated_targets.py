@@ -288,3 +288,23 @@ def test_rates_in_common_forms_are_parsed():
     assert {text: parse_bytes_per_s(text) for text in rates} == rates
     requested = lookup("aws-gp3?iops=16k&throughput=1000MiB/s").facts["parameters"]
     assert (requested["iops"], requested["throughput"]) == (16_000, 1000)
+
+
+@cases(
+    "text",
+    [
+        "TIME(s)  COMM   PID  DISK T BYTES LAT(ms)\n0.00147  duckdb 1956 sda  W 4096  1.24\n",
+        "  %-ile |  Read (ms) | Write (ms)\n-----------------\n   50th |      6.232 |      3.223\n",
+        "순차 읽기 (SEQ1M Q8T1): 1,981 MB/s\n4K 랜덤 읽기 (RND4K Q32T16): 71.2 MB/s\n",
+        '[pid 38] pwrite64(20, "a"..., 8192, 16384 <unfinished ...>\n',
+        "   0.0 ( 0.4 ms): pg/21 pread64(fd: 33, buf: 0x5, count: 8192) = 8192\n",
+        "  8,0    3        3     0.000002197   697  Q   W 223490 + 8 [kjournald]\n",
+        "   8       0 sda 1844 12 14399 439 112 51 173 512 0 412 952 0 0 0 0\n",
+        "12:00:01 AM       tps      rtps      wtps   bread/s\n12:10:01 AM   31  15 15 39\n",
+        "记录了1024+0 的读入\n1073741824字节 (1.1 GB) 已复制 2.71234 s 396 MB/s\n",
+    ],
+)
+def test_output_of_tools_for_devices_and_calls_is_no_storage(tmp_path, text):
+    (path := tmp_path / "output.txt").write_text(text)
+    with pytest.raises(EvidenceUnsuited):
+        resolve_storage(str(path))
