@@ -28,21 +28,6 @@ const FREE_PARTS: u64 = 10;
 const SLACK_BYTES: u64 = 4 << 20;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Limits of a probe: time, and bytes that its files hold at a time.
-struct Budget {
-    time: Duration,
-    bytes: Option<u64>,
-}
-
-impl Budget {
-    fn of(directory: &Path, time: Duration) -> Budget {
-        // A file system without limits reports 0 blocks.
-        let disk = statvfs(directory).ok().filter(|disk| disk.f_blocks > 0);
-        let bytes = disk.map(|disk| disk.f_bavail * disk.f_frsize / FREE_PARTS);
-        Budget { time, bytes }
-    }
-}
-
 /// Measures, and writes the document to `-o` or to stdout.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--output", "--budget", "--like"];
@@ -60,10 +45,13 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         let text = format!("{}: there is no such directory", directory.display());
         return Err(Failure::usage(text, "create it on the storage you mean"));
     }
-    let budget = Budget::of(directory, arguments.time("--budget")?.unwrap_or(TIME));
+    let budget = arguments.time("--budget")?.unwrap_or(TIME);
+    // A file system without limits reports 0 blocks.
+    let disk = statvfs(directory).ok().filter(|disk| disk.f_blocks > 0);
+    let budget_bytes = disk.map(|disk| disk.f_bavail * disk.f_frsize / FREE_PARTS);
     let document = match like {
-        Some(path) => replay(directory, path, &budget)?,
-        None => cells(directory, &budget, arguments.has("--psync"))?,
+        Some(path) => replay(directory, path, budget, budget_bytes)?,
+        None => cells(directory, budget, budget_bytes, arguments.has("--psync"))?,
     };
     let text = document.text();
     match arguments.value("--output") {
@@ -88,34 +76,30 @@ fn failure_in(directory: &Path, error: ProbeError) -> Failure {
 }
 
 /// Measures op, size, depth, pattern and access without a recording.
-fn cells(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
-    let dir = directory.to_owned();
-    let Budget { time, bytes } = *budget;
-    let options = grid::Options { dir, budget: time, budget_bytes: bytes, psync };
+fn cells(dir: &Path, budget: Duration, bytes: Option<u64>, psync: bool) -> Outcome<Value> {
+    let options = grid::Options { dir: dir.to_owned(), budget, budget_bytes: bytes, psync };
     let outcome = Grid::new(options).and_then(|grid| grid.run());
-    let outcome = outcome.map_err(|error| failure_in(directory, error))?;
+    let outcome = outcome.map_err(|error| failure_in(dir, error))?;
     let mut measured = Measured::from(&outcome);
     measured.facts = measured
         .facts
-        .with("budget_s", budget.time.as_secs_f64())
-        .with("budget_bytes", budget.bytes)
-        .with("directory", directory.to_string_lossy());
-    Ok(document(directory, "grid", measured))
+        .with("budget_s", budget.as_secs_f64())
+        .with("budget_bytes", bytes)
+        .with("directory", dir.to_string_lossy());
+    Ok(document(dir, "grid", measured))
 }
 
 /// Replays with the engine's amount of page cache; returns the storage.json.
-fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
+fn replay(dir: &Path, path: &Path, budget: Duration, bytes: Option<u64>) -> Outcome<Value> {
     let recording = Recording::open(path)?;
     let from = recording.plan()?;
-    let Budget { time, bytes } = *budget;
-    let dir = directory.to_owned();
-    let options = Options { dir, budget: time, budget_bytes: bytes, direct: false };
-    let probe = Probe::new(from.steps, options).map_err(|error| failure_in(directory, error))?;
+    let options = Options { dir: dir.to_owned(), budget, budget_bytes: bytes, direct: false };
+    let probe = Probe::new(from.steps, options).map_err(|error| failure_in(dir, error))?;
     let engine_bytes = recording.cache_bytes();
     let bound = bound_bytes(engine_bytes, &probe);
     signals::watch();
     let group = bound.map(|bound| MemoryGroup::join(bound + probe.memory_bytes() + SLACK_BYTES));
-    let replayed = run_to_signal(&probe).map_err(|error| failure_in(directory, error));
+    let replayed = run_to_signal(&probe).map_err(|error| failure_in(dir, error));
     let refusal = group.as_ref().and_then(|group| group.as_ref().err().cloned());
     let held = bound.filter(|_| refusal.is_none());
     drop(group);
@@ -123,15 +107,15 @@ fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
     let mut measured = Measured::from(&replayed);
     measured.facts = measured
         .facts
-        .with("budget_s", budget.time.as_secs_f64())
-        .with("budget_bytes", budget.bytes)
+        .with("budget_s", budget.as_secs_f64())
+        .with("budget_bytes", bytes)
         .with("page_cache_bytes", engine_bytes)
         .with("memory_bound", held)
         .with("memory_bound_reason", refusal)
-        .with("directory", directory.to_string_lossy())
+        .with("directory", dir.to_string_lossy())
         .with("like", recording.name())
         .with("closed_loop", from.closed_loop);
-    Ok(document(directory, "probe", measured))
+    Ok(document(dir, "probe", measured))
 }
 
 /// Runs to completion, or until the first signal.

@@ -1,8 +1,5 @@
 //! The observed machine, as in meta.json.
 
-use std::fs;
-use std::path::Path;
-
 use jiff::Timestamp;
 use rustix::system::uname;
 use serde::Serialize;
@@ -56,9 +53,4 @@ pub fn version() -> String {
 /// UTC in ISO 8601, such as `2026-11-21T02:38:45.333+00:00`.
 pub fn iso(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00").to_string()
-}
-
-/// The number that a small file contains; None for anything else.
-pub fn number(path: impl AsRef<Path>) -> Option<i64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
 }

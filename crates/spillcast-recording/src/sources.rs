@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, geteuid, getrlimit};
 use spillcast_core::capture::{CallKind, Capture, Open, SOURCES, Source, TempRules};
 
+use crate::cgroups;
 use crate::failure::Kind::{CaptureUnavailable, ChoiceUnknown, PermissionDenied, ProcessMissing};
 use crate::failure::{Failure, Kind, Outcome, reason};
-use crate::machine::number;
 
 pub const AUTO: &str = "auto";
 pub const PRELOAD: &str = "preload";
@@ -97,8 +97,8 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
         return cannot(CaptureUnavailable, &reason(error), String::new());
     }
     let ordinary = !geteuid().is_root();
-    let paranoid = number("/proc/sys/kernel/perf_event_paranoid");
-    if let Some(paranoid) = paranoid.filter(|&paranoid| paranoid > 2 && ordinary) {
+    let paranoid = cgroups::text("/proc/sys/kernel/perf_event_paranoid").parse().ok();
+    if let Some(paranoid) = paranoid.filter(|&paranoid: &i64| paranoid > 2 && ordinary) {
         return cannot(
             PermissionDenied,
             &format!("kernel.perf_event_paranoid is {paranoid}"),

@@ -19,7 +19,6 @@ mod system_wide;
 mod threads;
 mod tracepoints;
 
-use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -166,35 +165,21 @@ impl PerfSource {
     /// Looks up the files of opened descriptors before they can be closed, as far as possible.
     fn look_at_opened(&mut self) {
         loop {
-            let new_pids = self.new_pids();
-            let observes = |record: &Record| self.way.observes(record, &new_pids);
-            if !self.lookups.look(&self.pending, observes) {
+            let (pending, lookups) = (&self.pending, &mut self.lookups);
+            let looked_at = match &self.way {
+                Way::SystemWide(everyone) => {
+                    let new_pids = everyone.new_pids(pending);
+                    lookups.look(pending, |Record { pid, tid, .. }| {
+                        new_pids.contains(pid) || everyone.observes(*pid) || everyone.observes(*tid)
+                    })
+                }
+                Way::ByThread(_) => lookups.look(pending, |_| true),
+            };
+            if !looked_at {
                 return;
             }
             self.read_rings();
             self.lookups.check(&self.pending);
-        }
-    }
-
-    /// Processes that observed processes have just started, by pending forks.
-    fn new_pids(&self) -> HashSet<i32> {
-        match &self.way {
-            Way::SystemWide(everyone) => everyone.new_pids(&self.pending),
-            Way::ByThread(_) => HashSet::new(),
-        }
-    }
-}
-
-impl Way {
-    /// Whether a record may belong to an observed process, as far as is known by now.
-    fn observes(&self, record: &Record, new_pids: &HashSet<i32>) -> bool {
-        match self {
-            Way::SystemWide(everyone) => {
-                new_pids.contains(&record.pid)
-                    || everyone.observes(record.pid)
-                    || everyone.observes(record.tid)
-            }
-            Way::ByThread(_) => true,
         }
     }
 }
