@@ -12,8 +12,10 @@ from snapshot_files import TEXTS, Server, three_weeks
 from spillcast.engines.postgres.rank.history import steps
 from spillcast.engines.ranking import Gain, Ranked, RateLimit, ServerRanking
 from spillcast.errors import OptionInvalid
+from spillcast.fleet.snapshots import LiveSession
 from spillcast.recording.observed import Server as ObservedServer
 from spillcast.recording.server import QueryRecording, ServerRecording, UnkeptQuery
+from spillcast.report.html import documents
 from spillcast.report.recording import server_recording_text, status_line
 from spillcast.report.servers import ranking_page
 
@@ -130,6 +132,16 @@ def _text(gains):
     item = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.1, 0.1), gains, Gain(0.1, (0.05, 0.2)))
     page = ranking_page(ServerRanking("db", 60.0, [item], list(gains), 0.9, elapsed_s=9.0), 5)
     return " ".join(page.text(100).split())
+
+
+@cases(("running_s", "leads"), [(3.0, True), (1.0, False)])
+def test_a_session_that_outlasts_all_calls_of_each_statement_leads_the_answer(running_s, leads):
+    item = Ranked("1", "select 1", 4, 2.0, 1 << 20, (0.1, 0.1), {}, Gain(0.1, (0.05, 0.2)))
+    live = [LiveSession(4711, "select 2", running_s, 1 << 20, None)]
+    ranking = ServerRanking("db", 60.0, [item], [], 0.9, elapsed_s=9.0, live=live, record="record")
+    assert ("4711" in ranking_page(ranking, 5).parts[0].sentences[0]) == leads
+    # The first statement has a fix in either case.
+    assert len(documents.server(ranking)[0].sentences) == 1 + leads
 
 
 def test_storage_slower_than_the_page_cache_is_not_a_fix():

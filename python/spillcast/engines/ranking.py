@@ -262,6 +262,16 @@ class RateLimit:
         return Alert(self.text, rate, covered_s, rate > self.limit)
 
 
+def outlasting(live: Sequence[LiveSession], statements: Sequence[Ranked]) -> LiveSession | None:
+    """The longest session that spills now, if no statement took longer in all of its calls.
+
+    Statements are counted when they end.
+    """
+    longest = max(live, key=lambda session: session.running_s, default=None)
+    counted_s = max((statement.elapsed_s or 0.0 for statement in statements), default=0.0)
+    return None if longest is None or longest.running_s < counted_s else longest
+
+
 @dataclass(frozen=True)
 class ServerRanking:
     """The statements of a server that spill, from a snapshot, its logs or its history."""
@@ -289,7 +299,7 @@ class ServerRanking:
     unseen: Sequence[Unseen] = ()
     #: Calls in logs that failed because they exceeded a limit of temp files.
     exceeded: Sequence[ExceededLimit] = ()
-    #: The command that records the first statement, or if there is none the first live session.
+    #: The command that records the session that outlasts all statements, or the first statement.
     record: str | None = None
     #: How long the queries to the server took.
     asked_s: float | None = None
@@ -304,6 +314,11 @@ class ServerRanking:
     def per_day(self) -> float | None:
         """The factor from a sum to its amount per day; None if the time of the sums is unknown."""
         return DAY_S / self.window_s if self.window_s else None
+
+    @property
+    def outlasting(self) -> LiveSession | None:
+        """The session that spills now for longer than any statement took, if there is one."""
+        return outlasting(self.live, self.statements)
 
     @property
     def is_blind(self) -> bool:

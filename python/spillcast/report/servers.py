@@ -44,7 +44,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
     lines += [] if history is None else history_notes(history)
     parts.append(Prose(lines))
     if ranking.record is not None:
-        when = "the first when it runs" if ranking.statements else "what spills now"
+        when = "the first when it runs" if ranking.outlasting is None else "what spills now"
         parts += [Prose([f"Next, record {when}:"]), Commands([ranking.record])]
     if ranking.enable:
         words = Prose(["Enable pg_stat_statements, which counts statements:"])
@@ -68,8 +68,8 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
 
 
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
-    # Statements and their temp files are counted when they end.
-    now = [f"Session {s.pid} spills now: {_temp_text(s)}." for s in ranking.live[:1]]
+    longest = ranking.outlasting
+    now = [] if longest is None else [f"Session {longest.pid} spills now: {_temp_text(longest)}."]
     if ranking.is_blind:
         return now + _blind(ranking)
     count, window = len(ranking.statements), f"counted over {window_text(ranking.window_s)}"
@@ -89,7 +89,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
         if ranking.elapsed_s:
             shares = sorted({round(100 * s / ranking.elapsed_s) for s in bounds_s})
             text += f", {' to '.join(map(str, shares))} % of the time in statements"
-    lines = [f"{text}."]
+    lines = [*now, f"{text}."]
     first = ranking.statements[0]
     if first.no_spill is not None:
         lines.append(f"First statement: {fixes_text(first, ranking.memory, scale)}.")

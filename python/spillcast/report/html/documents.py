@@ -345,6 +345,8 @@ def _short(statement: Ranked) -> str:
 def _first_steps(server: ServerRanking) -> list[str]:
     """The statements that gain most, each with its fixes; then new or growing spills."""
     steps = []
+    if server.outlasting is not None and server.record is not None:
+        steps.append("Record what spills now, by the command below.")
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
         fixes = terminal.fixes_text(statement, server.memory)
@@ -363,8 +365,6 @@ def _first_steps(server: ServerRanking) -> list[str]:
         steps.append(f"Or buy storage for all of them. {sizes.answer_text(server.sizing)}")
     if not steps and server.statements:
         steps.append("No forecast is possible; the notes below the statements say what is missing.")
-    if not steps and server.record is not None:
-        steps.append("Record what spills now, by the command below.")
     if not steps and server.is_blind:
         steps.append("Count which statements spill, by the commands below.")
     return steps or ["Nothing: no statement spills."]

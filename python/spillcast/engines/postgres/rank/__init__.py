@@ -32,6 +32,7 @@ from spillcast.engines.ranking import (
     RankRequest,
     ServerRanking,
     SpillNode,
+    outlasting,
     temp_bounds_s,
     with_gains,
 )
@@ -236,14 +237,13 @@ def _pattern(query: str) -> str:
 def _record(
     shown: str, statements: Sequence[Ranked], live: Sequence[LiveSession] = ()
 ) -> str | None:
-    """The command that records the first statement when it next runs, or else what spills now."""
-    dsn = shell_word(shown)
+    """The command that records what spills now, or the first statement when it next runs."""
+    record = f"spillcast record --postgres {shell_word(shown)}"
+    if (session := outlasting(live, statements)) is not None:
+        return f"{record} --backend {session.pid} --duration 60s -o run.spill"
     for statement in statements:
         if statement.query and statement.query != HIDDEN and (pattern := _pattern(statement.query)):
-            return f"spillcast record --postgres {dsn} --query {shell_word(pattern)} -o run.spill"
-    for session in live[:1]:
-        wanted = f"--backend {session.pid} --duration 60s"
-        return f"spillcast record --postgres {dsn} {wanted} -o run.spill"
+            return f"{record} --query {shell_word(pattern)} -o run.spill"
     return None
 
 

@@ -45,7 +45,8 @@ def enable_commands(connection: Connection, shown: str, settings: Mapping[str, s
         shown = _as_superuser(connection, shown)
     create = _psql(shown, f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
     role = _ROLES[provider] if provider else "a superuser"
-    head = f"# as {role}; {'restarts the server' if _PRELOAD in changed else 'no restart'}"
+    effect = "restarts the server, which ends all sessions" if _PRELOAD in changed else "no restart"
+    head = f"# as {role}; {effect}"
     if provider is None:
         return [head, *_self_hosted(connection, changed, shown), create]
     if provider == "azure":
