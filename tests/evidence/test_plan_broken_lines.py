@@ -1,6 +1,7 @@
 """Plans whose lines a terminal or a form broke or cut, and plans that an author abridged."""
 
 import re
+import textwrap
 from contextlib import suppress
 
 import pytest
@@ -46,6 +47,49 @@ def test_a_wrapped_plan_is_complete_at_every_width(tmp_path, plan, above):
         assert (counts.reads.count, counts.writes.count) == (22934, 23145), width
         assert counts.elapsed_s == 8.312902, width
         assert plan is NARROW or counts.total_s == pytest.approx(2.5), width
+
+
+#: The lines of the processes' batches are the widest ones.
+BATCHES = """\
+ Gather (actual rows=672830 loops=1)
+   Workers Launched: 1
+   ->  Partial HashAggregate (actual rows=336415 loops=2)
+         Batches: 17  Memory Usage: 8337kB  Disk Usage: 31208kB
+         Worker 0:  Batches: 18  Memory Usage: 8345kB  Disk Usage: 14928kB
+         ->  Parallel Seq Scan on orders (actual rows=9 loops=2)
+ Execution Time: 496.314 ms
+"""
+
+
+def test_batches_that_were_wrapped_are_complete_or_refused(documents_of):
+    refused = []
+    for width in range(42, 76):
+        at_words = "\n".join(
+            part for line in BATCHES.splitlines()
+            for part in textwrap.wrap(line, width, drop_whitespace=False)
+        )  # fmt: skip
+        for text in (broken(BATCHES, width), at_words):
+            try:
+                [document] = documents_of(text)
+            except InputError:
+                refused.append(width)
+                continue
+            [aggregate] = document["Plan"]["Plans"]
+            [worker] = aggregate["Workers"]
+            batches = [
+                (each["HashAgg Batches"], each["Disk Usage"]) for each in (aggregate, worker)
+            ]
+            assert batches == [(17, 31208), (18, 14928)], width
+    assert {*refused} <= {*range(42, 53)}
+
+
+@cases("line", [
+    "Batches: 5  Memory Usage: 24kB  Disk",
+    "Batches: 5  Memory Usage: 24kB  Disk Usage: 31 208kB",
+])  # fmt: skip
+def test_batches_that_were_cut_or_rejoined_are_refused(plan_of, line):
+    with pytest.raises(EvidenceDamaged, match="not understood: Batches: 5"):
+        plan_of(BATCHES.replace("Batches: 17  Memory Usage: 8337kB  Disk Usage: 31208kB", line))
 
 
 @cases("line", [

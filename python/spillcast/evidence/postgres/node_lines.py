@@ -57,8 +57,13 @@ _WHOLE = re.compile(
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
 _PAIR = re.compile(r"\b(\w+)=(\d[^\s);]*)")
 _BATCHES = re.compile(
-    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
-    r"(?: \(originally (\d+)\))?"
+    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)"
+    r"(?: ?kB)?(?![\w.])(?: \(originally (\d+)\))?"
+)
+#: The rest of a line of batches that was broken or cut within a figure.
+_PART_OF_BATCHES = re.compile(
+    r"Disk Usage: |\b(?:Memory|Disk)(?: Usage:?)?\s*$|^,?\s*\d"
+    r"|(?<!\S)(?:Usage|sage|age|ge|e|atches|tches|ches|hes|es|s)?:\s*\d[\d.]*+(?! ?[MG]B)"
 )
 #: Lines of counts and sizes, which may have separators; times have a decimal point or comma.
 _COUNTED = re.compile(
@@ -198,7 +203,7 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
             values["HashAgg Batches"] = int(value)
         else:
             values["Peak Memory Usage" if name.endswith("Memory Usage") else name] = int(value)
-    if "Disk Usage: " in text and "Disk Usage" not in values:
+    if any(map(_PART_OF_BATCHES.search, _BATCHES.split(text)[::4])):
         raise not_understood(text)
     return values
 

@@ -32,6 +32,10 @@ _BEGINS = re.compile(
     r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|(?:\* )?\(slice\d|\(seg\d)"
 )
+#: Lines that the next continues, if it begins as a line does.
+_CONTINUED = re.compile(r"(?:\(|\bWorker \d+:\s*)$")
+_OF_BATCHES = re.compile(r"\s*(?:Worker \d+:\s*)?(?:\w+ Partitions: |Buckets: |Batches: )")
+_USAGE = re.compile(r"\s*(?:Memory |Disk )?Usage: ")
 #: Details in parentheses, as openGauss prints them.
 _IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
 #: Dots in place of a node's figures or of counts that are not of temp files.
@@ -346,7 +350,10 @@ def _logical(lines: list[str]) -> Iterator[str]:
         has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
         named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         cut = full and len(before) == width
-        begins: Any = _BEGINS.match(line) and not (logical or "").endswith("(")
+        begins: Any = _BEGINS.match(line) and not (
+            _CONTINUED.search(logical or "")
+            or (_USAGE.match(line) and _OF_BATCHES.match(logical or ""))
+        )
         begins = (
             begins
             or _LINES_LEFT_OUT.match(line)
@@ -374,7 +381,10 @@ def _logical(lines: list[str]) -> Iterator[str]:
 def _is_read(line: str) -> bool:
     """Whether a line with figures is complete."""
     try:
-        return node_of(line) is not None or detail_of(line.strip()) is not None
+        worker = WORKER.match(text := line.strip())
+        return (
+            node_of(line) is not None or detail_of(worker["rest"] if worker else text) is not None
+        )
     except ValueError:
         return False
 
