@@ -6,6 +6,7 @@ import pytest
 
 from cases import cases
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
+from spillcast.evidence.open import find_evidence
 from spillcast.profile import profile
 from spillcast.profile.sql import run_sql
 
@@ -72,3 +73,15 @@ def test_a_text_that_resembles_figures_remains_part_of_its_statement(tmp_path, t
     (pasted := tmp_path / "pasted.trc").write_bytes((ends.join(lines) + ends).encode())
     _, ((sql_id, read),) = run_sql("select sql_id, text from statements", [str(pasted)])
     assert (sql_id, read.replace("\r", "")) == ("4q7zf0d2m8kcx", text)
+
+
+def test_rows_of_a_view_of_trace_files_are_a_trace_behind_other_text(tmp_path):
+    """V$DIAG_TRACE_FILE_CONTENTS, as a client exports it."""
+    lines = write_trace(tmp_path / "whole.trc", WAITS).read_text().splitlines()
+    rows = (f'orcl_ora_7.trc,{number},"{line}"\n' for number, line in enumerate(lines))
+    (path := tmp_path / "rows.csv").write_text(
+        "TRACE_FILENAME,LINE_NUMBER,PAYLOAD\n" + "".join(rows)
+    )
+    assert find_evidence([path]).traces == [path]
+    counts = {row["event"]: row["count"] for row in profile(path, lenient=True).rows}
+    assert (counts[READ], counts[WRITE]) == (20, 20)

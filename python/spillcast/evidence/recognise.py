@@ -447,6 +447,6 @@ KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
         (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
-        (0.5, r"[\s:](?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),
+        (0.5, r"[\s:\"](?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),
     )),
 )  # fmt: skip
