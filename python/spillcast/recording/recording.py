@@ -254,7 +254,7 @@ class Recording(Displayed):
         if self.sample is not None:
             held, without_offset = self.sample.held_bytes
         else:
-            held, without_offset = self.scan(_core.Scan()).held_bytes()
+            held, without_offset = (self._files.waits_scan or self.scan(_core.Scan())).held_bytes()
         return max(held, self.written_bytes.temp) if without_offset else held
 
     @cached_property

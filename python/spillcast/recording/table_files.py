@@ -36,8 +36,8 @@ class TableFiles:
             name: ParquetTable(folder / f"{name}.parquet", fields, COPY_AGAIN, SIGNED)
             for name, fields in TABLES.items()
         }
-        #: Tables that were read to the end and are complete.
-        self._complete = set[str]()
+        #: The sums of all waits, once they were read.
+        self.waits_scan: _core.Scan | None = None
 
     def table(self, name: TableName) -> Table:
         """All rows."""
@@ -58,8 +58,8 @@ class TableFiles:
         self._check_waits(scan)
 
     def checked_file(self, name: BatchedTable) -> Path:
-        """The file of a table, which is read at most once to check it."""
-        if name not in self._complete:
+        """The file of a table, which is read to check it unless its waits were."""
+        if name == "samples" or self.waits_scan is None:
             for _ in self.batches(name):
                 pass
         return Path(self._files[name].path)
@@ -75,7 +75,7 @@ class TableFiles:
             yield rows
         if name == "waits":
             self._check_waits(scan)
-        self._complete.add(name)
+            self.waits_scan = scan
 
     def _check_waits(self, scan: _core.Scan) -> None:
         rows, size, total_ns, end_ns = scan.sums()
