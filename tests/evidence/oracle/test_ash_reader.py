@@ -261,6 +261,8 @@ TIMES = {
     "2024/10/14 12:34:56": NOON,
     "14/10/2024 12:34:56": NOON,
     "14-OCT-24": datetime(2024, 10, 14),
+    "14 OCT 2024 12:34:56": NOON,
+    "14-NİS-24 12:34:56": NOON.replace(month=4),
 }
 
 
@@ -278,11 +280,19 @@ def test_month_first_where_a_date_of_the_file_proves_it(tmp_path):
 
 
 def test_year_first_where_the_days_would_be_years(tmp_path):
-    """RR-MM-DD, the format of East Asian territories."""
-    lines = [["24-11-12 23:59:59", "1", "ON CPU"], ["24-11-13 00:00:00", "1", "ON CPU"]]
+    """RR-MM-DD, the format of East Asian territories; a damaged time does not hide it."""
+    lines = [[f"24-11-{rest}", "1", "ON CPU"] for rest in ("12 23:59:59", "13 00:00:00", "")]
     ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
     assert ash.began == datetime(2024, 11, 12, 23, 59, 59)
     assert ash.samples["time_ns"].to_pylist() == [0, 10**9]
+
+
+@cases("first, last, days", [("01-FEB-24", "01-MAR-24", 29), ("02-01-24", "01-12-24", 334)])
+def test_dates_of_one_year_have_the_day_first(tmp_path, first, last, days):
+    lines = [[f"{date} 12:00:00", "1", "ON CPU"] for date in (first, last)]
+    ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
+    assert ash.began.year == 2024
+    assert ash.samples["time_ns"].to_pylist() == [0, days * 86_400 * 10**9]
 
 
 def test_month_first_where_a_date_of_another_file_proves_it(tmp_path):

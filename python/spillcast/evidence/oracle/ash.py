@@ -65,6 +65,8 @@ _NAMES = {
 }
 #: The minimum share of distinct samples in an export; with fewer, its rows are duplicated.
 _DISTINCT_SHARE_MIN = 0.7
+#: The least time between consecutive days that are read as years, whatever their times of day.
+_YEAR_NS = 364 * 86_400 * SECOND_NS
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
 #: Without seconds, samples cannot be distinguished, and do not show how long a run took.
 NO_SECONDS = "SAMPLE_TIME has no time of day to the second: elapsed time is unknown"
@@ -236,9 +238,9 @@ def _read_export(
 
 
 def _span_ns(times: Sequence[int | None]) -> float:
-    """The time between the first and the last; infinite if one is unknown."""
+    """The time between the first and the last; infinite if none is known."""
     known = [time for time in times if time is not None]
-    return max(known) - min(known) if known and len(known) == len(times) else inf
+    return max(known) - min(known) if known else inf
 
 
 def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, bool, bool | None]:
@@ -255,9 +257,10 @@ def _times(reader: Spooled, month_first: bool | None) -> tuple[ColumnValues, boo
         month_first = month_comes_first(column.names)
     parsed = [parse_time_ns(text, month_first=bool(month_first)) for text in column.names]
     # In RR-MM-DD the year is first. Read as the day, it makes years of days.
-    by_year = [parse_time_ns(f"20{text}") for text in column.names]
-    if _span_ns(by_year) < _span_ns(parsed):
-        parsed = by_year
+    if _span_ns(parsed) >= _YEAR_NS:
+        by_year = [parse_time_ns(f"20{text}") for text in column.names]
+        if by_year.count(None) <= parsed.count(None) and _span_ns(by_year) < _YEAR_NS:
+            parsed = by_year
     times = by_text(column, parsed)
     for row in np.flatnonzero(times.is_null()).tolist():
         reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")

@@ -338,7 +338,7 @@ _MONTHS = {"mrz": 3} | {
 }
 _TIMESTAMP = re.compile(
     r"""(?P<first>\d{1,4}) [-/. ]
-    (?P<second>\d{1,2}|[^\W\d_]{3,9}\.?|\d{1,2}(?=[月월])) [月월]? \ *+ [-/. ] (?P<third>\d{1,4})
+    (?P<second>\d{1,2}|[^\W\d_]{3,9}\.?) [月월]? \ * [-/. ] (?P<third>\d{1,4})
     (?: [T\s]+ (?P<hour>\d{1,2}) [:.] (?P<minute>\d{2})
         (?: [:.] (?P<second_of_minute>\d{2}) (?: [.,:] (?P<fraction>\d{1,9}) )? )?
         (?: \s* (?P<half>(?:[AP](?=\.?M)|[上下](?=午)|오[전후]|午[前後])) (?:\.?M\.?|午)? )?
@@ -458,7 +458,8 @@ def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime
         month, day, year = first, second, third
     else:
         day, month, year = first, second, third
-    name = month.lower()
+    # In lower case, a Turkish İ keeps its dot as a character of its own.
+    name = month.lower().replace("\u0307", "")
     number = int(month) if month.isdecimal() else _MONTHS.get(name[:4]) or _MONTHS[name[:3]]
     full_year = int(year) + (2000 if len(year) <= 2 else 0)
     return datetime(full_year, number, int(day), tzinfo=UTC)
