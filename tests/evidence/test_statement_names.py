@@ -6,6 +6,7 @@ from cases import cases
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.postgres.statements import read_rows, read_statements
 from spillcast.evidence.selection import Selection
+from spillcast.evidence.table_rows import rows_of
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import statements_of
 
@@ -128,3 +129,10 @@ def test_rows_below_text_are_not_left_out_silently(statements_of, text):
     assert statements_of("\n".join([*rows[:2], "", "(1 row)", text])).operations == 700
     with pytest.raises(EvidenceDamaged):
         statements_of("\n".join([*rows[:2], "", "(1 row)", rows[2], text]))
+
+
+@cases("values", ["2,NULL,,,select 2", "2,9000.0,,######,select 2"])
+def test_a_row_below_a_blank_line_is_no_text_though_it_lacks_values(values):
+    names = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,query"
+    rows = rows_of(f"{names}\n1,2,9000.0,600,800,select 1\n\n2,{values}\n")
+    assert [row["queryid"] for row in rows] == ["1", "2"]

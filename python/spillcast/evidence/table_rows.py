@@ -93,13 +93,18 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 def _is_row(row: Sequence[str], numeric: set[int]) -> bool:
     """Whether a line is a row and not a sentence, which commas may divide into several cells.
 
-    Most cells of a row are numbers where the rows above have numbers, in the columns ``numeric``.
-    Without such columns, a line without letters in its first cell or with a number is a row.
+    A sentence has words in most cells of the columns ``numeric``, in which the rows above have
+    numbers. Without such columns, it has letters in its first cell and no number.
     """
     cells = [row[at] for at in numeric if at < len(row)]
     if cells:
-        return 2 * sum(_FIGURE.match(cell) is not None for cell in cells) >= len(cells)
+        return 2 * sum(map(_is_words, cells)) <= len(cells)
     return not any(map(str.isalpha, row[0])) or any(map(_FIGURE.match, row))
+
+
+def _is_words(cell: str) -> bool:
+    is_value = _FIGURE.match(cell) or cell.strip() in NULLS
+    return not is_value and any(map(str.isalpha, cell))
 
 
 def _has_rows(cells: Iterator[list[str]], width: int, numeric: set[int]) -> bool:
