@@ -187,11 +187,12 @@ def test_the_depth_of_fio_is_the_operations_in_flight(tmp_path, options, ops, de
     assert {(group.depth, group.pattern) for group in groups} == {(depth, "random")}
 
 
-def test_a_storage_name_may_look_like_output_of_other_tools(tmp_path):
+@cases("name", ["9 IOPS", "the \u201cfast\u201d \u2190 disk", r"\(cost=9) **bold**"])
+def test_a_storage_name_may_look_like_output_of_other_tools(tmp_path, name):
     """The document is still a storage."""
-    named = replace(resolve_storage("limits:iops=900,throughput=9MiB/s,latency=1ms"), name="9 IOPS")
-    (path := tmp_path / "storage.json").write_text(json.dumps(named.to_json()))
-    assert resolve_storage(str(path)).name == "9 IOPS"
+    named = replace(resolve_storage("limits:iops=900,throughput=9MiB/s,latency=1ms"), name=name)
+    (path := tmp_path / "storage.json").write_text(json.dumps(named.to_json(), ensure_ascii=False))
+    assert resolve_storage(str(path)).name == name
 
 
 def test_a_limit_without_a_size_of_operations_is_refused(tmp_path):

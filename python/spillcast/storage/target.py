@@ -35,6 +35,8 @@ FORMS = (
 
 #: Prefixes of targets that are defined relative to the storage of the recorded operations.
 RELATIVE = ("latency:", "factor:", "cache:")
+#: The beginning of the schema of a probe's document, of any version.
+_SCHEMA = '"spillcast.storage/'
 
 
 def probe_command(target: str) -> str:
@@ -120,8 +122,8 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
-    head = unwrapped(head_of(path)) if path.is_file() else ""
-    measured = not head or '"spillcast.storage/' in head or is_fio(head)
+    head = _plain(head_of(path)) if path.is_file() else ""
+    measured = not head or _SCHEMA in head or is_fio(head)
     kind_of_file = None if measured else kind_of(path)
     if kind_of_file == "plans":
         from spillcast.evidence.postgres.plan import read_plan
@@ -193,7 +195,7 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
 
 def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe or of fio."""
-    content = unwrapped(text_of(path))
+    content = _plain(text_of(path))
     if is_fio(content):
         from spillcast.storage.fio import fio_storage
 
@@ -202,6 +204,11 @@ def _measured(path: Path, forms: str) -> Storage:
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     with reading(path, "probe again"):
         return Storage.from_json(json_of(content))
+
+
+def _plain(text: str) -> str:
+    """The text without wrappings; quotes in the names of a probe's document are no wrapping."""
+    return text if _SCHEMA in text else unwrapped(text)
 
 
 def is_fio(text: str) -> bool:

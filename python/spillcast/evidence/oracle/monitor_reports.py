@@ -191,10 +191,10 @@ _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 def read_xml(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if the report is cut or damaged."""
     text = text_of(path)
-    if _XML_BEGIN not in text:
-        text = unwrapped(text)
     if packed := _PACKED.search(text):
         text = _unpacked(text[packed.end() :].partition("</report>")[0])
+    elif _XML_BEGIN not in text:
+        text = unwrapped(text)
     *parts, rest = text.split(_XML_END)
     reports = [part[part.find(_XML_BEGIN) :] + _XML_END for part in parts if _XML_BEGIN in part]
     if not reports or _XML_BEGIN in rest:
