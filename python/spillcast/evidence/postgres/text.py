@@ -381,10 +381,9 @@ def _logical(lines: list[str]) -> Iterator[str]:
 def _is_read(line: str) -> bool:
     """Whether a line with figures is complete."""
     try:
-        worker = WORKER.match(text := line.strip())
-        return (
-            node_of(line) is not None or detail_of(worker["rest"] if worker else text) is not None
-        )
+        worker = WORKER.match(line.strip())
+        detail = worker["rest"] if worker else line.strip()
+        return node_of(line) is not None or detail_of(detail) is not None
     except ValueError:
         return False
 
