@@ -11,7 +11,7 @@ from spillcast.forecast import Caveat
 from spillcast.forecast.result import Term, explanations
 from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended, verdict
 from spillcast.forecast.work_memory import WorkMemoryEffect, WorkMemorySetting
-from spillcast.report.forecast import forecast_page
+from spillcast.report.forecast import forecast_page, targets_table
 
 
 def forecast(target, seconds, *warnings, **more):
@@ -199,3 +199,19 @@ def test_an_unknown_io_time_has_a_next_step_with_and_without_details():
     for in_full in (False, True):
         page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
         assert step in " ".join(page.text(120).split())
+
+
+def test_bounds_that_are_far_apart_do_not_make_a_target_the_fastest_or_rule_it_out():
+    wide = replace(forecast("cached", 300.0), interval_s=(60.0, 900.0))
+    text = verdict([forecast("disk", 110.0), wide]).text
+    assert "certainly faster" in text
+    assert "fastest is disk" in text
+
+
+def test_work_memory_is_in_the_order_of_bounds_where_only_these_are_known():
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
+    enough = WorkMemorySetting(1 << 30, 50.0, (1.0, 100.0))
+    memory = WorkMemoryEffect(enough=enough, most_bytes=1 << 30, available_bytes=1 << 29)
+    disk = replace(forecast("disk", 40.0, unknown, work_memory=memory), interval_s=(2.0, 90.0))
+    names = [cells[0] for cells in targets_table([disk]).rows]
+    assert names.index("work_mem 1GB") < names.index("disk")

@@ -70,13 +70,8 @@ class Fix:
 
     @property
     def rank(self) -> Interval:
-        """The order of fixes: by time, or by the lower bound and then the upper.
-
-        Bounds that are far apart count by the upper one: the lower one promises nothing.
-        """
-        if self.forecast_s is None and too_wide(*self.interval_s) is None:
-            return self.interval_s
-        return (self.interval_s[1] if self.forecast_s is None else self.forecast_s,) * 2
+        """The order of fixes: by time, or by the lower bound and then the upper."""
+        return self.interval_s if self.forecast_s is None else (self.forecast_s,) * 2
 
     @property
     def times_text(self) -> str:
@@ -350,12 +345,16 @@ def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
             return f"Zero-latency storage would leave {low} to {high} of {now}."
         return f"{capitalized(query.ceiling_text(of=f' of {now}'))}."
     if not gaining:
-        best = min(fixes, key=lambda fix: fix.rank)
-        may_gain = best.rank[0] <= query.baseline_s
+        # Bounds that are far apart follow forecasts: the lower one promises nothing.
+        best = min(fixes, key=lambda fix: (fix.forecast_s is None, fix.rank))
+        may_gain = any(fix.rank[0] <= query.baseline_s for fix in fixes)
         if len(fixes) == 1:
             verb = "is" if best.interval_s[0] > query.baseline_s else "may be"
-            effect = f"{verb} {'faster' if may_gain else 'slower'}"
-            return f"{best.target} {effect}: {best.times_text} instead of {now}."
+            effect = "faster" if may_gain else "slower"
+            later_s = best.interval_s[1] - query.baseline_s
+            if may_gain and best.forecast_s is None and notable_s(later_s, query.baseline_s) > 0:
+                effect = "faster or slower"
+            return f"{best.target} {verb} {effect}: {best.times_text} instead of {now}."
         faster = f"{'certainly ' * may_gain}faster than the {now} now"
         return f"No target is {faster}; the fastest is {best.description}."
     first, *others = gaining

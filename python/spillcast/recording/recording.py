@@ -267,7 +267,7 @@ class Recording(Displayed):
             sizes = groups.sum(others["bytes"].filled(0)).tolist()
             for row, size in zip(groups.keys.to_pylist(), sizes, strict=True):
                 sums[row["file"], row["op"]] += size
-        return {file: FileSums(sums[file, "write"], sums[file, "read"]) for file, _ in list(sums)}
+        return {file: FileSums(sums[file, "write"], sums[file, "read"]) for file, _ in sums}
 
     @checked
     def to_arrow(self, table: TableName = "waits") -> "Table":

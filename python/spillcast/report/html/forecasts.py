@@ -77,7 +77,7 @@ def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[Pag
 
 def _stages(order: Sequence[Forecast]) -> list[Figure]:
     """The longest stages of a Spark application as spans, today and on the best target."""
-    best = next((forecast for forecast in order if forecast.stages), None)
+    best = next((f for f in order if f.stages and not bounds_only(f)), None)
     if best is None:
         return []
     longest = sorted(best.stages, key=lambda stage: -max(stage.baseline_s, stage.forecast_s))
