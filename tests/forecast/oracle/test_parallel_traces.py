@@ -214,3 +214,13 @@ def test_samples_of_two_instances_are_not_those_of_a_clock_that_was_set_back(tmp
     assert shares.elapsed_s == pytest.approx(60.4)
     assert shares.sessions == pytest.approx(2)
     assert shares.notes == []
+
+
+def test_samples_of_a_named_instance_are_not_those_of_parallel_sessions(tmp_path):
+    """The sampler takes alternately 0.99 s and 1.01 s, so two samples begin in the same second."""
+    rows = execution(60)
+    for before, row in zip(rows[::2], rows[1::2], strict=True):
+        row["SAMPLE_TIME"] = before["SAMPLE_TIME"] + ".990"
+    shares = read_shares([write_ash(tmp_path / "ash.csv", rows)], "direct path*")
+    assert shares.instants == 60
+    assert shares.sessions == pytest.approx(1)
