@@ -47,19 +47,12 @@ _DATUM_BYTES = 12.5
 def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     """The nodes that spill in an executed plan with buffers, under the settings of its run.
 
-    None if nodes that spilled, or the file of a sort, are missing.
+    None if nodes that spilled, their rows, or the file of a sort, are missing.
     """
     if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
         return None
     sorts = (node for node in top.walk() if node.kind == "Sort" and node.temp.written)
-    is_abridged = any(
-        node.is_abridged
-        or (
-            "Actual Rows" not in node.values
-            and (node.temp.written or "Hash Batches" in node.values)
-        )
-        for node in top.walk()
-    )
+    is_abridged = any(node.is_abridged or _lacks_rows(node) for node in top.walk())
     if is_abridged or not all(sorts_kib(s.values) for s in sorts):
         return None
     name = "hash_mem_multiplier"
@@ -162,6 +155,12 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
         entry = _OLDER_ENTRY_BYTES
         group = power_of_two(key) + states + 2 * _CHUNK_BYTES
     return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
+
+
+def _lacks_rows(node: Node) -> bool:
+    """Whether the rows of a node that may have spilled are left out."""
+    can_spill = node.temp.written or "Hash Batches" in node.values
+    return "Actual Rows" not in node.values and bool(can_spill)
 
 
 def _input(node: Node) -> Node:
