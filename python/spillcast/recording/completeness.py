@@ -200,7 +200,7 @@ def contradictions_of(recording: Recording) -> list[CaptureCheck]:
 
 def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
     """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
-    if (root := recording.document(PLAN_FILE, _top_node)) is None:
+    if (root := recording.decoded(PLAN_FILE, _top_node)) is None:
         return
     seconds = recording.temp_seconds
     # A read at end of file moves no block.

@@ -115,7 +115,7 @@ def keep(
                 writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
             writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, CALLS_FILE):
-            if (document := parts[-1].document(name, lambda document: document)) is not None:
+            if (document := parts[-1].document(name)) is not None:
                 writer.add_document(name, document)
         return writer.finish(_meta(parts, edges_s))
     except BaseException:

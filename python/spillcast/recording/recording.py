@@ -137,7 +137,11 @@ class Recording(Displayed):
         path = self.path / file
         return path if path.is_file() else None
 
-    def document(self, name: str, decode: Callable[[Any], Decoded]) -> Decoded | None:
+    def document(self, name: str) -> Any:
+        """The JSON document in a file of the recording; None without it."""
+        return self.decoded(name, lambda document: document)
+
+    def decoded(self, name: str, decode: Callable[[Any], Decoded]) -> Decoded | None:
         """The JSON document in a file as ``decode`` reads it, with errors that name it; or None."""
         path = self.path / name
         with reading(path, COPY_AGAIN):
@@ -254,7 +258,8 @@ class Recording(Displayed):
         if self.sample is not None:
             held, without_offset = self.sample.held_bytes
         else:
-            held, without_offset = (self._files.waits_scan or self.scan(_core.Scan())).held_bytes()
+            stored = self._files.held_bytes
+            held, without_offset = stored or self.scan(_core.Scan()).held_bytes()
         return max(held, self.written_bytes.temp) if without_offset else held
 
     @cached_property

@@ -36,8 +36,9 @@ class TableFiles:
             name: ParquetTable(folder / f"{name}.parquet", fields, COPY_AGAIN, SIGNED)
             for name, fields in TABLES.items()
         }
-        #: The sums of all waits, once they were read.
-        self.waits_scan: _core.Scan | None = None
+        #: Peak bytes in all temp files, and the number of operations without an offset; known once
+        #: all waits were read.
+        self.held_bytes: tuple[int, int] | None = None
 
     def table(self, name: TableName) -> Table:
         """All rows."""
@@ -59,7 +60,7 @@ class TableFiles:
 
     def checked_file(self, name: BatchedTable) -> Path:
         """The file of a table, which is read to check it unless its waits were."""
-        if name == "samples" or self.waits_scan is None:
+        if name == "samples" or self.held_bytes is None:
             for _ in self.batches(name):
                 pass
         return Path(self._files[name].path)
@@ -75,7 +76,7 @@ class TableFiles:
             yield rows
         if name == "waits":
             self._check_waits(scan)
-            self.waits_scan = scan
+            self.held_bytes = scan.held_bytes()
 
     def _check_waits(self, scan: _core.Scan) -> None:
         rows, size, total_ns, end_ns = scan.sums()

@@ -15,7 +15,7 @@ from spillcast.recording.meta import CALLS_FILE
 def previous_calls(recording: Recording) -> Counts | str | None:
     """The mean of earlier calls of the statement, kept in the recording; or why it is not used."""
     try:
-        if (rows := recording.document(CALLS_FILE, _rows)) is None:
+        if (rows := recording.decoded(CALLS_FILE, _rows)) is None:
             return None
         # The kept row has no text, and the recording knows the processes.
         row = replace(

@@ -231,7 +231,7 @@ def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Coun
     from spillcast.evidence.postgres.document import document_of
     from spillcast.forecast.remaining.previous_calls import previous_calls
 
-    if (plan := recording.document(ESTIMATE_FILE, document_of)) is not None:
+    if (plan := recording.decoded(ESTIMATE_FILE, document_of)) is not None:
         yield recording.path / ESTIMATE_FILE, plan
     if (calls := previous_calls(recording)) is not None:
         yield recording.path / CALLS_FILE, calls

@@ -66,7 +66,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
     if (file := meta.engine.plan_file) is not None:
         from spillcast.evidence.postgres.spills import spills_beside
 
-        plan = recording.document(file, partial(spills_beside, meta))
+        plan = recording.decoded(file, partial(spills_beside, meta))
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
