@@ -392,13 +392,19 @@ fn a_task_that_ends_before_its_launch_lasts_as_long_as_on_its_executor() {
     assert_eq!((application.stages[0].task_ms, application.last_ms), (30 + 20, 5_020));
 }
 
+fn job_end(time_ms: i64) -> String {
+    format!(r#"{{"Event":"SparkListenerJobEnd","Job ID":0,"Completion Time":{time_ms}}}"#)
+}
+
 #[test]
-fn a_task_of_more_than_300_years_is_refused_with_its_line() {
+fn a_time_of_more_than_300_years_is_refused_with_its_line() {
     let right = task_line(1, 10, 40);
     for absurd in [
         task_line(2, 5_000, 10).replace("Time\":15,", "Time\":1000000000000000,"),
         task_line(2, 5_000, i64::MAX),
         task_line(2, i64::MIN, 10),
+        job_end(i64::MAX),
+        job_end(i64::MIN),
     ] {
         let parts = [right.clone(), format!("{right}{absurd}")];
         let opened = parts.iter().map(|part| unpacked(part.as_bytes()));

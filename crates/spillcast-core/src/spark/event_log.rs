@@ -43,7 +43,7 @@ const PROPERTIES: &[&str] = &[
     "spark.sql.shuffle.partitions",
     "spark.task.cpus",
 ];
-/// 300 years: no duration is longer, and no time in a log is later after 1970.
+/// 300 years: no duration is longer, and no time in a log is farther from 1970.
 const TIME_MAX_MS: u64 = 300 * 365 * 86_400_000;
 /// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
@@ -92,9 +92,18 @@ fn is_cut(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.to_string() == "incomplete frame"
 }
 
+fn check_time(ms: i64) -> Result<(), String> {
+    if ms.unsigned_abs() <= TIME_MAX_MS {
+        return Ok(());
+    }
+    Err(format!("a time of {ms} ms, more than 300 years"))
+}
+
 #[derive(Default)]
 struct Log {
     application: Application,
+    /// The time from 1970 to the event that is farthest from it.
+    farthest_ms: i64,
     stages: FxHashMap<(i64, i64), u32>,
     executors: HashMap<String, u32>,
     jobs: FxHashMap<i64, usize>,
@@ -118,7 +127,8 @@ impl Log {
         read.unwrap_or_else(|| {
             self.application.damaged_lines += 1;
             Ok(())
-        })
+        })?;
+        check_time(self.farthest_ms)
     }
 
     /// Returns None for a damaged event; events of other kinds are ignored.
@@ -153,6 +163,7 @@ impl Log {
     }
 
     fn seen(&mut self, time_ms: i64) {
+        self.farthest_ms = self.farthest_ms.max(time_ms).max(time_ms.saturating_neg());
         self.application.last_ms = self.application.last_ms.max(time_ms);
     }
 
@@ -273,7 +284,7 @@ impl Log {
         stage.submitted_ms = info.submitted_ms.or(stage.submitted_ms);
         stage.completed_ms = info.completed_ms.or(stage.completed_ms);
         stage.stated_tasks = info.tasks.filter(|_| info.failure.is_none());
-        self.seen(info.completed_ms.or(info.submitted_ms).unwrap_or(0));
+        [info.submitted_ms, info.completed_ms].into_iter().flatten().for_each(|ms| self.seen(ms));
     }
 
     fn stage_at(&mut self, id: i64, attempt: i64) -> u32 {
@@ -290,10 +301,8 @@ impl Log {
             return Ok(());
         }
         let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
-        let mut times_ms = durations_ms.into_iter().chain([info.launched_ms, info.finished_ms]);
-        if let Some(ms) = times_ms.find(|ms| ms.unsigned_abs() > TIME_MAX_MS) {
-            return Err(format!("a task has a time of {ms} ms, more than 300 years"));
-        }
+        durations_ms.into_iter().try_for_each(check_time)?;
+        [info.launched_ms, info.finished_ms].into_iter().try_for_each(check_time)?;
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         let (launched_ms, executor_ms) = (info.launched_ms, metrics.executor_ms());
