@@ -11,7 +11,7 @@ from spillcast.columns import TEXT, fields_of
 from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
-from spillcast.forecast.interval import Uncertainty
+from spillcast.forecast.interval import Uncertainty, too_wide
 from spillcast.forecast.work_memory import SpilledLines, WorkMemoryEffect
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.observed import CountedStatement
@@ -388,18 +388,24 @@ class Forecast(Tabular):
         today = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
-        low, high = (format_duration(s) for s in self.interval_s)
-        then = format_duration(self.forecast_s)
+        ends = " to ".join(map(format_duration, self.interval_s))
+        then = ends if self.far_apart else f"about {format_duration(self.forecast_s)}"
         if self.part is None:
             run = self.subject or "this run"
-            sentence = f"On {self.target} {run} would take about {then} instead of {today}"
+            sentence = f"On {self.target} {run} would take {then} instead of {today}"
             sentence += self.recorded_text
         else:
-            sentence = f"{self.part.text}: on {self.target} this part would take about {then}"
-        return (
-            f"{sentence}, {interval_name(self.confidence)} {low} to {high}; "
-            f"{self.ceiling_text(beside)}."
-        )
+            sentence = f"{self.part.text}: on {self.target} this part would take {then}"
+        if self.far_apart:
+            return f"{sentence}."
+        return f"{sentence}, {interval_name(self.confidence)} {ends}; {self.ceiling_text(beside)}."
+
+    @property
+    def far_apart(self) -> bool:
+        """Whether the interval is so wide that its middle is no forecast, without a page cache."""
+        if self.interval_s is None or self.without_cache_s is not None:
+            return False
+        return too_wide(*self.interval_s, self.baseline_s) is not None
 
     def ceiling_text(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
         """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
@@ -444,7 +450,8 @@ class Forecast(Tabular):
 
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""
-        rows = [] if self.forecast_s is None else term_rows(self, self.terms_by_name)
+        unknown = self.forecast_s is None or self.far_apart
+        rows = [] if unknown else term_rows(self, self.terms_by_name)
         notes = [
             f"Warning: {warned.message}" + (f". {warned.next_step}" if warned.next_step else "")
             for warned in self.warnings

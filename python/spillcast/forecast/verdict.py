@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
 from spillcast.forecast.binding import NEGLIGIBLE
-from spillcast.forecast.interval import too_wide
 from spillcast.forecast.result import (
     CHANGES,
     DATA_READS,
@@ -265,12 +264,9 @@ def unknown_share(query: Forecast) -> str | None:
 def bounds_only(forecast: Forecast) -> bool:
     """Whether the interval is the answer, because its middle is no forecast.
 
-    Only bounds of the time of temp I/O are known, or the ends are as far apart as those of refused
-    forecasts, without a time without the page cache that explains them.
+    Only bounds of the time of temp I/O are known, or its ends are too far apart.
     """
-    ends_s, is_explained = forecast.interval_s, forecast.without_cache_s is not None
-    far_apart = ends_s is not None and too_wide(*ends_s, forecast.baseline_s) is not None
-    return unknown_share(forecast) is not None or (far_apart and not is_explained)
+    return forecast.far_apart or unknown_share(forecast) is not None
 
 
 def _largest_other_term(query: Forecast) -> str:
