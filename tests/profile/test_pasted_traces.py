@@ -42,6 +42,7 @@ def at_columns(width):
         lambda line: [line.replace("= ", "=\t")],
         lambda line: [line.replace("'", "&#39;") + "<br>"],
         lambda line: [f"&gt; {line}".replace("'", "&apos;").replace("= ", "=&nbsp;")],
+        lambda line: [line.replace("'", "&#x27;").replace("= ", "=&#160;") + "<BR>"],
         lambda line: [f"> {line}".replace("'", "\u2018", 1).replace("'", "\u2019")],
     ],
 )

@@ -15,7 +15,7 @@ const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOS
 const CHANGED: [&[u8]; 5] =
     [b"nam=\xe2\x80", b"nam=\xc2\xb4", b"nam=&", b"\xc2\xa0nam=", b"ela=\t"];
 /// Characters, entities and line breaks of pages, and what a trace has in their place.
-const OF_PAGES: [(&str, &str); 15] = [
+const OF_PAGES: [(&str, &str); 19] = [
     ("\u{a0}", " "),
     ("\t", " "),
     ("\u{b4}", "'"),
@@ -23,13 +23,17 @@ const OF_PAGES: [(&str, &str); 15] = [
     ("\u{2019}", "'"),
     ("&#39;", "'"),
     ("&#039;", "'"),
+    ("&#x27;", "'"),
     ("&apos;", "'"),
     ("&quot;", "\""),
     ("&lt;", "<"),
     ("&gt;", ">"),
     ("&nbsp;", " "),
+    ("&#160;", " "),
     ("&amp;", "&"),
     ("<br>", ""),
+    ("<BR>", ""),
+    ("<br/>", ""),
     ("<br />", ""),
 ];
 

@@ -91,7 +91,7 @@ def workload_of_counts(counts: Counts) -> Workload:
 
 def _threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Threads:
     """Threads that share the loads, each with ``think_s`` of CPU time."""
-    number = round(counts.processes)
+    number = max(round(counts.processes), 1)
     return Threads(
         trace=counted_trace(loads, number, think_s),
         elapsed_s=counts.elapsed_s,
