@@ -126,7 +126,7 @@ _SHIPPERS = re.compile(
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
-_LOGGER = re.compile(r"\\d\+:\\d\+.*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
+_LOGGER = re.compile(r"\A(?>.*?\\d\+:\\d\+).*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?:[\w.]+=(?:\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")

@@ -181,7 +181,7 @@ HINT_XML = (
     "report_level => 'ALL'), or type => 'ACTIVE'"
 )
 _PACKED = re.compile(
-    r"<report\b[^>]{,2000}\bencode=\"base64\"[^>]{,2000}\bcompress=\"zlib\"[^>]{,2000}>"
+    r"<report\b[^<>]{,2000}\bencode=\"base64\"[^<>]{,2000}\bcompress=\"zlib\"[^<>]{,2000}>"
 )
 _XML_COLUMNS = "{}_reqs", "{}_bytes"
 _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
