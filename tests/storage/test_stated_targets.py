@@ -67,19 +67,6 @@ def test_fio_of_several_clients_has_the_jobs_of_each_without_their_sum(tmp_path)
     assert [group.count for group in resolve_storage(str(path)).groups] == [1000, 1000]
 
 
-@cases(
-    "text",
-    [
-        '{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n',
-        "sample_time,session_id,event,sql_id\n2026-01-01 10:00:00,7,direct path read temp,a\n",
-    ],
-)
-def test_evidence_of_a_run_is_named_where_a_storage_is_due(tmp_path, text):
-    (path := tmp_path / "app").write_text(text)
-    with pytest.raises(EvidenceUnknown):
-        resolve_storage(str(path))
-
-
 def reads(**more):
     """A job of 1,000 reads of 64 KiB that took 1 ms each, one after the other."""
     done = {"total_ios": 1000, "io_bytes": 65_536_000, "lat_ns": {"mean": 1e6}, "runtime": 1010}
@@ -291,21 +278,25 @@ def test_rates_in_common_forms_are_parsed():
     assert (requested["iops"], requested["throughput"]) == (16_000, 1000)
 
 
-@cases(
-    "text",
-    [
-        "TIME(s)  COMM   PID  DISK T BYTES LAT(ms)\n0.00147  duckdb 1956 sda  W 4096  1.24\n",
-        "  %-ile |  Read (ms) | Write (ms)\n-----------------\n   50th |      6.232 |      3.223\n",
-        "순차 읽기 (SEQ1M Q8T1): 1,981 MB/s\n4K 랜덤 읽기 (RND4K Q32T16): 71.2 MB/s\n",
-        '[pid 38] pwrite64(20, "a"..., 8192, 16384 <unfinished ...>\n',
-        "   0.0 ( 0.4 ms): pg/21 pread64(fd: 33, buf: 0x5, count: 8192) = 8192\n",
-        "  8,0    3        3     0.000002197   697  Q   W 223490 + 8 [kjournald]\n",
-        "   8       0 sda 1844 12 14399 439 112 51 173 512 0 412 952 0 0 0 0\n",
-        "12:00:01 AM       tps      rtps      wtps   bread/s\n12:10:01 AM   31  15 15 39\n",
-        "记录了1024+0 的读入\n1073741824字节 (1.1 GB) 已复制 2.71234 s 396 MB/s\n",
-    ],
+RUNS = (
+    '{"Event":"SparkListenerLogStart","Spark Version":"3.5.1"}\n',
+    "sample_time,session_id,event,sql_id\n2026-01-01 10:00:00,7,direct path read temp,a\n",
 )
-def test_output_of_tools_for_devices_and_calls_is_no_storage(tmp_path, text):
-    (path := tmp_path / "output.txt").write_text(text)
-    with pytest.raises(EvidenceUnsuited):
+OUTPUT_OF_TOOLS = (
+    "TIME(s)  COMM   PID  DISK T BYTES LAT(ms)\n0.00147  duckdb 1956 sda  W 4096  1.24\n",
+    "  %-ile |  Read (ms) | Write (ms)\n-----------------\n   50th |      6.232 |      3.223\n",
+    "순차 읽기 (SEQ1M Q8T1): 1,981 MB/s\n4K 랜덤 읽기 (RND4K Q32T16): 71.2 MB/s\n",
+    '[pid 38] pwrite64(20, "a"..., 8192, 16384 <unfinished ...>\n',
+    "   0.0 ( 0.4 ms): pg/21 pread64(fd: 33, buf: 0x5, count: 8192) = 8192\n",
+    "  8,0    3        3     0.000002197   697  Q   W 223490 + 8 [kjournald]\n",
+    "   8       0 sda 1844 12 14399 439 112 51 173 512 0 412 952 0 0 0 0\n",
+    "12:00:01 AM       tps      rtps      wtps   bread/s\n12:10:01 AM   31  15 15 39\n",
+    "记录了1024+0 的读入\n1073741824字节 (1.1 GB) 已复制 2.71234 s 396 MB/s\n",
+)
+
+
+@cases("text", [*RUNS, *OUTPUT_OF_TOOLS])
+def test_a_file_that_is_no_storage_is_named_as_what_it_is(tmp_path, text):
+    (path := tmp_path / "file.txt").write_text(text)
+    with pytest.raises(EvidenceUnknown if text in RUNS else EvidenceUnsuited):
         resolve_storage(str(path))
