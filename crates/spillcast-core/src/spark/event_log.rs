@@ -44,7 +44,7 @@ const PROPERTIES: &[&str] = &[
     "spark.task.cpus",
 ];
 /// 300 years: no duration is longer, and no time in a log is farther from 1970.
-const TIME_MAX_MS: u64 = 300 * 365 * 86_400_000;
+const TIME_MAX_MS: i64 = 300 * 365 * 86_400_000;
 /// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
 /// Engines that replace Spark's own operators, by the prefixes of their plan nodes' names.
@@ -92,18 +92,11 @@ fn is_cut(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.to_string() == "incomplete frame"
 }
 
-fn check_time(ms: i64) -> Result<(), String> {
-    if ms.unsigned_abs() <= TIME_MAX_MS {
-        return Ok(());
-    }
-    Err(format!("a time of {ms} ms, more than 300 years"))
-}
-
 #[derive(Default)]
 struct Log {
     application: Application,
-    /// The time from 1970 to the event that is farthest from it.
-    farthest_ms: i64,
+    /// The longest duration, or time from 1970 to an event.
+    longest_ms: i64,
     stages: FxHashMap<(i64, i64), u32>,
     executors: HashMap<String, u32>,
     jobs: FxHashMap<i64, usize>,
@@ -124,17 +117,19 @@ impl Log {
             Some(name) => self.event(name, line),
             None => parsed::<Named>(line).and_then(|named| self.event(&named.event, line)),
         };
-        read.unwrap_or_else(|| {
+        if read.is_none() {
             self.application.damaged_lines += 1;
-            Ok(())
-        })?;
-        check_time(self.farthest_ms)
+        }
+        if self.longest_ms > TIME_MAX_MS {
+            return Err(format!("a time of {} ms, more than 300 years", self.longest_ms));
+        }
+        Ok(())
     }
 
     /// Returns None for a damaged event; events of other kinds are ignored.
-    fn event(&mut self, name: &str, line: &[u8]) -> Option<Result<(), String>> {
+    fn event(&mut self, name: &str, line: &[u8]) -> Option<()> {
         match name.rsplit('.').next().unwrap_or(name) {
-            "SparkListenerTaskEnd" => return Some(self.task_ended(parsed(line)?)),
+            "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
             "SparkListenerStageSubmitted" | "SparkListenerStageCompleted" => {
                 self.stage(parsed(line)?);
                 let on_disk = memchr::memmem::find(line, ON_DISK).is_some();
@@ -159,11 +154,15 @@ impl Log {
             }
             _ => {}
         }
-        Some(Ok(()))
+        Some(())
+    }
+
+    fn measured(&mut self, ms: i64) {
+        self.longest_ms = self.longest_ms.max(ms.saturating_abs());
     }
 
     fn seen(&mut self, time_ms: i64) {
-        self.farthest_ms = self.farthest_ms.max(time_ms).max(time_ms.saturating_neg());
+        self.measured(time_ms);
         self.application.last_ms = self.application.last_ms.max(time_ms);
     }
 
@@ -295,23 +294,23 @@ impl Log {
         })
     }
 
-    fn task_ended(&mut self, ended: TaskEnd) -> Result<(), String> {
+    fn task_ended(&mut self, ended: TaskEnd) {
         let (info, metrics) = (ended.info, ended.metrics.unwrap_or_default());
         if info.id.is_some_and(|id| !self.tasks.insert(id)) {
-            return Ok(());
+            return;
         }
-        let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
-        durations_ms.into_iter().try_for_each(check_time)?;
-        [info.launched_ms, info.finished_ms].into_iter().try_for_each(check_time)?;
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         let (launched_ms, executor_ms) = (info.launched_ms, metrics.executor_ms());
         let finished_ms = match info.finished_ms {
             // The driver's clock was set back meanwhile; the executor measures durations.
-            before if before < launched_ms => launched_ms + executor_ms.max(0),
+            before if before < launched_ms => launched_ms.saturating_add(executor_ms.max(0)),
             finished_ms => finished_ms,
         };
         self.seen(finished_ms);
+        let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
+        let times_ms = [launched_ms, info.finished_ms];
+        durations_ms.into_iter().chain(times_ms).for_each(|ms| self.measured(ms));
         self.application.tasks.push(Task {
             stage,
             executor,
@@ -322,7 +321,6 @@ impl Log {
             spilled_memory_bytes: metrics.spilled_memory_bytes,
             metrics: metrics.sums(),
         });
-        Ok(())
     }
 
     fn ended(self) -> Application {
@@ -470,7 +468,7 @@ events! {
 
 impl TaskMetrics {
     fn executor_ms(&self) -> i64 {
-        self.deserialize_ms + self.run_ms + self.result_ms
+        self.deserialize_ms.saturating_add(self.run_ms).saturating_add(self.result_ms)
     }
 
     fn sums(self) -> Metrics {
