@@ -157,6 +157,24 @@ def beginnings(tree, before=""):
         before += sample([(op, given)])
 
 
+def repeated_possessively(tree):
+    """What each possessive repetition of a pattern repeats."""
+    for op, given in tree:
+        name = str(op)
+        if name == "POSSESSIVE_REPEAT":
+            yield given[2]
+        # The parts of a pattern are sequences, at any depth within what an operator is given.
+        yield from repeated_in(given)
+
+
+def repeated_in(given):
+    if isinstance(given, parser.SubPattern):
+        yield from repeated_possessively(given)
+    elif isinstance(given, list | tuple):
+        for each in given:
+            yield from repeated_in(each)
+
+
 def cpu_s(call, text):
     def once():
         began = time.process_time()
@@ -184,6 +202,20 @@ def slow_text(pattern, methods):
                     if cpu_s(call, given) > CPU_S:
                         return method, before, each, size
     return None
+
+
+def test_only_single_characters_are_repeated_possessively():
+    # A possessive group that holds an alternative fails to match before Python 3.11.5
+    # (github.com/python/cpython/issues/106052): Debian 12 has 3.11.2. `(?>(?:...)*)` does not.
+    assert list(repeated_possessively(parser.parse(r"a(?:b|(?:c|d)*+e)")))
+    groups = {
+        pattern.pattern
+        for pattern in used()
+        for item in repeated_possessively(parser.parse(pattern.pattern, pattern.flags))
+        if [str(op) for op, _ in item]
+        not in ([op] for op in ("LITERAL", "NOT_LITERAL", "IN", "ANY"))
+    }
+    assert groups == set()
 
 
 @pytest.mark.nightly

@@ -37,8 +37,8 @@ _REMOTE = (
     r"(\b(?:(?:iceberg|deltalake|hudi|paimon)(?:s3|azure)?|s3|azure(?:blobstorage)?|gcs|oss|cosn"
     r"|remote(?:secure)?|mysql|(?:materialized)?postgresql|mongodb|redis|externaldistributed"
     r"|(?:aes_|try)?(?:en|de)crypt(?:_mysql)?)(?:cluster|queue)?\s*\(\s*+"
-    r"(?:'[^'\x1f]*+'|[^'(),\x1f]*+(?:\([^()\x1f]*+\))?+)\s*+,\s*+)"
-    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?:[^()\x1f]|\([^()\x1f]*+\))*+\))+"
+    r"(?:'[^'\x1f]*+'|[^'(),\x1f]*+(?>\([^()\x1f]*+\)|))\s*+,\s*+)"
+    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?>(?:[^()\x1f]|\([^()\x1f]*+\))*)\))+"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
 #: ``scheme://user:secret@host``, to the last @, because a secret may contain one; a token has no

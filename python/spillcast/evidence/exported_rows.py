@@ -23,7 +23,7 @@ _RECORD_END = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time, without its quotes.
 _TIME_IN_SQL = re.compile(r"^to_(?:date|timestamp)\w*\((.*),[^,]*\)$", re.IGNORECASE)
-_SQL_TOKEN = re.compile(r"'(?:[^']|'')*+'|['(),;]|[^'(),;]++")
+_SQL_TOKEN = re.compile(r"'(?>(?:[^']|'')*)'|['(),;]|[^'(),;]++")
 
 
 def inserts(lines: list[str]) -> list[str] | None:

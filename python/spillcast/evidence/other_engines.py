@@ -4,7 +4,7 @@
 BYTE_COUNTERS = (
     # Each node has an estimate of its maximum. The maxima cannot be summed, except zeros.
     ("CockroachDB",
-     r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
+     r"^[^\w\n]*+(?>estimated (?=max sql temp disk usage: 0 B)|)max sql temp disk usage: "
      r"([\d.]+ ?\w+)",
      # Times of nodes are indented further.
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
