@@ -10,6 +10,7 @@ the same dataset always has the same result.
 """
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -40,7 +41,7 @@ from spillcast.fleet.dataset import (
     Store,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
-from spillcast.fleet.snapshots import Snapshot, add_to, periods, temp_blocks
+from spillcast.fleet.snapshots import Snapshot, periods, sums_of, temp_blocks
 from spillcast.forecast import forecast as estimate
 from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
@@ -367,17 +368,14 @@ def of_snapshots(
 
     The time in temp I/O (us) is divided among days in proportion to the blocks moved on each.
     """
-    sums: dict[str, dict[str, Any]] = {}
-    blocks: dict[str, dict[str, int]] = {}
-    for period in periods(chain):
+    activity = list(periods(chain))
+    blocks = defaultdict[str, Counter[str]](Counter)
+    for period in activity:
         day = f"{datetime.fromtimestamp(period.middle_s, UTC):%Y-%m-%d}"
-        for row in (grown.row for grown in period.statements):
-            queryid = str(row["queryid"])
-            total = sums.setdefault(queryid, {"queryid": queryid, "query": row["query"]})
-            add_to(total, row)
-            by_day = blocks.setdefault(queryid, {})
-            by_day[day] = by_day.get(day, 0) + temp_blocks(row)
-    for queryid, total in sums.items():
+        for queryid, sums in sums_of(period.statements).items():
+            blocks[queryid][day] += temp_blocks(sums)
+    grown = (grown for period in activity for grown in period.statements)
+    for queryid, total in sums_of(grown).items():
         statement = StatementRow.of({**total, **chain[-1].limits})
         if not statement.spills:
             continue

@@ -398,13 +398,21 @@ def count_names(row: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
-    """Adds the sums of a row to ``total``; if only one of both is timed, temp times become 0."""
-    are_timed = {any(map(sums.get, TEMP_TIMES)) for sums in (total, row) if temp_blocks(sums)}
-    for name in count_names(row):
-        total[name] = total.get(name, 0) + row[name]
-    if len(are_timed) > 1:
-        total.update(dict.fromkeys(TEMP_TIMES, 0.0))
+def sums_of(statements: Iterable[Grown]) -> dict[str, dict[str, Any]]:
+    """The sums of each statement by its identifier, as a row with its text.
+
+    If only some of a statement's temp I/O is timed, its temp times are 0.
+    """
+    sums: dict[str, dict[str, Any]] = {}
+    for row in (grown.row for grown in statements):
+        queryid = str(row["queryid"])
+        total = sums.setdefault(queryid, {"queryid": queryid, "query": row["query"]})
+        are_timed = {any(map(part.get, TEMP_TIMES)) for part in (total, row) if temp_blocks(part)}
+        for name in count_names(row):
+            total[name] = total.get(name, 0) + row[name]
+        if len(are_timed) > 1:
+            total.update(dict.fromkeys(TEMP_TIMES, 0.0))
+    return sums
 
 
 def temp_blocks(row: Mapping[str, Any]) -> int:

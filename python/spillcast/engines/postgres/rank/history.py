@@ -3,9 +3,10 @@
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, Literal
 
 from spillcast.engines.postgres.rank import of_rows
@@ -32,10 +33,10 @@ from spillcast.fleet.snapshots import (
     Period,
     Snapshot,
     Unseen,
-    add_to,
     chains,
     periods,
     read_snapshots,
+    sums_of,
     temp_blocks,
 )
 from spillcast.gate import reading
@@ -46,15 +47,10 @@ _BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
 #: Ratio up to which a figure per call counts as unchanged, and beyond which a plan has changed.
 _SAME, _OTHER = 1.1, 1.5
 _WORKERS_MIN = 0.5
-
-
-@dataclass
-class _Statement:
-    """A statement's growth in the window, and one point for each period in which it ran."""
-
-    query: str | None
-    sums: dict[str, Any] = field(default_factory=dict)
-    points: list[tuple[Period, Mapping[str, float]]] = field(default_factory=list)
+#: Kinds of events that last from snapshot to snapshot.
+_LASTING = ("hidden", "uncounted")
+#: A period, and the sums of a statement in it.
+_Point = tuple[Period, Mapping[str, Any]]
 
 
 def rank_snapshots(
@@ -71,12 +67,12 @@ def rank_snapshots(
     are no snapshots, or only one of each server.
     """
     servers: dict[str, list[list[Snapshot]]] = {}
-    for chain in chains(read_snapshots(Dataset.open(address))):
-        servers.setdefault(chain[-1].name, []).append(chain)
+    for snapshots in chains(read_snapshots(Dataset.open(address))):
+        servers.setdefault(snapshots[-1].name, []).append(snapshots)
     hint = "save one with: spillcast postgres DSN --save DIR"
     if not servers:
         raise SelectionEmpty("no snapshots of a server", hint, address)
-    if all(len(chain) == 1 for instances in servers.values() for chain in instances):
+    if all(len(snapshots) == 1 for instances in servers.values() for snapshots in instances):
         raise EvidenceIncomplete(
             "one snapshot of each server, and spills are counted between two", hint, address
         )
@@ -86,92 +82,72 @@ def rank_snapshots(
 
 
 class _Window:
-    """The sums over a server's snapshots in the window."""
+    """The activity of a server in the window."""
 
     def __init__(
-        self, name: str, snapshots: Sequence[Sequence[Snapshot]], since_s: float | None
+        self, name: str, instances: Sequence[Sequence[Snapshot]], since_s: float | None
     ) -> None:
         self.name = name
-        in_order = sorted(
-            (snapshot for chain in snapshots for snapshot in chain),
-            key=lambda snapshot: snapshot.number,
-        )
+        in_order = sorted(chain.from_iterable(instances), key=lambda snapshot: snapshot.number)
         self.first, self.last = in_order[0], in_order[-1]
-        begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
-        self.statements: dict[str, _Statement] = {}
+        self.begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
+        self.activity = [(snapshots, list(periods(snapshots))) for snapshots in instances]
+        shown = [p for _, of_instance in self.activity for p in of_instance if self._shows(p)]
+        self.sums = sums_of(grown for period in shown for grown in period.statements)
+        for sums in self.sums.values():
+            sums["query"] = None if sums["query"] is None else masked_text(sums["query"])
         self.databases: dict[str, tuple[int, int]] = {}
-        self.events: list[ServerEvent] = []
-        self.changes: list[Change] = []
-        self.periods: list[Period] = []
-        self.lower_bounds, self.earlier_calls = set[str](), set[str]()
-        #: Identifiers and texts of statements that have spilled so far.
-        self.spilled: set[str] = set()
-        for at, chain in enumerate(snapshots):
-            self._note_spills(chain[0].rows, None)
-            if at and chain[0].taken_s >= begin_s:
-                text = f"another instance, PostgreSQL {chain[0].version}: counted from here on"
-                self.events.append(ServerEvent(chain[0].taken_s, "instance", text))
-            for period in periods(chain):
-                self._add(period, is_shown=period.after.taken_s > begin_s)
-        self.periods.sort(key=lambda period: period.after.number)
+        for database, (files, size) in chain.from_iterable(p.databases.items() for p in shown):
+            was = self.databases.get(database, (0, 0))
+            self.databases[database] = was[0] + files, was[1] + size
+        self.points: dict[str, list[_Point]] = {queryid: [] for queryid in self.sums}
+        for period in shown:
+            whole = (grown for grown in period.statements if not grown.includes_earlier)
+            for queryid, sums in sums_of(whole).items():
+                self.points[queryid].append((period, sums))
+        self.periods = sorted(shown, key=lambda period: period.after.number)
+        self.first_spills = list(self._first_spills())
 
-    def _add(self, period: Period, *, is_shown: bool) -> None:
-        """Adds a period; one before the window only shows which statements have spilled before."""
-        at_s = period.after.taken_s
-        sums: dict[str, dict[str, float]] = {}
-        for grown in period.statements:
-            queryid = str(grown.row["queryid"])
-            if is_shown:
-                if queryid not in self.statements:
-                    query = grown.row["query"]
-                    text = None if query is None else masked_text(query)
-                    self.statements[queryid] = _Statement(text)
-                add_to(self.statements[queryid].sums, grown.row)
-                if grown.is_lower_bound:
-                    self.lower_bounds.add(queryid)
-                if grown.includes_earlier:
-                    self.earlier_calls.add(queryid)
-            if not grown.includes_earlier:
-                add_to(sums.setdefault(queryid, {}), grown.row)
-        if is_shown:
-            for queryid, of_period in sums.items():
-                self.statements[queryid].points.append((period, of_period))
-            for name, growth in period.databases.items():
-                was = self.databases.get(name, (0, 0))
-                self.databases[name] = was[0] + growth[0], was[1] + growth[1]
-            # States that last from snapshot to snapshot are listed once.
-            listed = {(event.kind, event.note) for event in self.events}
-            lasting = ("hidden", "uncounted")
-            self.events += [
-                ServerEvent(at_s, kind, text)
-                for kind, text in period.events.items()
-                if kind not in lasting or (kind, text) not in listed
-            ]
-            self.periods.append(period)
-        grown_rows = [grown.row for grown in period.statements]
-        self._note_spills(grown_rows, period if is_shown else None)
-        self._note_spills(period.after.rows, None)
+    def _shows(self, period: Period) -> bool:
+        return period.after.taken_s > self.begin_s
 
-    def _note_spills(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
-        """Notes the statements that spilled; the first spill of one in a ``period`` is a change."""
-        for row in rows:
-            if not temp_blocks(row):
-                continue
-            names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
-            is_new = self.spilled.isdisjoint(names)
-            self.spilled |= names
-            if is_new and period is not None:
-                self.changes.append(_first_spill(row, period))
+    def _first_spills(self) -> Iterator[Change]:
+        """The changes of statements that spill in the window, but in no snapshot before."""
+        spilled = set[str]()
+        for snapshots, of_instance in self.activity:
+            looks: list[tuple[Iterable[Mapping[str, Any]], Period | None]]
+            looks = [(snapshots[0].rows, None)]
+            for period in of_instance:
+                grown = (grown.row for grown in period.statements)
+                looks.append((grown, period if self._shows(period) else None))
+                looks.append((period.after.rows, None))
+            for row, begun_in in ((row, begun_in) for rows, begun_in in looks for row in rows):
+                if not temp_blocks(row):
+                    continue
+                names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
+                if begun_in is not None and spilled.isdisjoint(names):
+                    yield _first_spill(row, begun_in)
+                spilled |= names
+
+    def _events(self) -> list[ServerEvent]:
+        """The events by time; states that last from snapshot to snapshot are listed once."""
+        events: dict[tuple[str, str, float | None], ServerEvent] = {}
+        for at, (snapshots, of_instance) in enumerate(self.activity):
+            begin_s = snapshots[0].taken_s
+            if at and begin_s >= self.begin_s:
+                text = f"another instance, PostgreSQL {snapshots[0].version}: counted from here on"
+                events["instance", text, begin_s] = ServerEvent(begin_s, "instance", text)
+            for period in filter(self._shows, of_instance):
+                at_s = period.after.taken_s
+                for kind, text in period.events.items():
+                    key = kind, text, None if kind in _LASTING else at_s
+                    events.setdefault(key, ServerEvent(at_s, kind, text))
+        return sorted(events.values(), key=lambda event: event.at_s)
 
     def ranking(
         self, request: RankRequest, logs: Logs | None, rules: Sequence[RateLimit]
     ) -> ServerRanking:
-        rows = [
-            StatementRow.of(
-                {"queryid": queryid, "query": statement.query, **statement.sums, **self.last.limits}
-            )
-            for queryid, statement in self.statements.items()
-        ]
+        rows = [StatementRow.of({**sums, **self.last.limits}) for sums in self.sums.values()]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
         single = "spills: they are counted between two snapshots, and this time has one"
         unseen = [] if self.periods else [Unseen("spills", single)]
@@ -197,12 +173,10 @@ class _Window:
         )
 
     def _history(self, rules: Sequence[RateLimit]) -> SpillHistory:
-        changed = [
-            change
-            for queryid, statement in self.statements.items()
-            for change in _changes(queryid, statement)
-        ]
-        changes = sorted([*self.changes, *changed], key=lambda change: -change.after_s)
+        changes = [*self.first_spills]
+        for queryid, points in self.points.items():
+            changes += _changes(queryid, self.sums[queryid]["query"], points)
+        grown = [grown for period in self.periods for grown in period.statements]
         bucket_s, buckets = _buckets(self.periods)
         return SpillHistory(
             looks=len(self.periods) + 1,
@@ -211,16 +185,16 @@ class _Window:
             version=self.last.version,
             bucket_s=bucket_s,
             buckets=buckets,
-            changes=changes,
-            events=sorted(self.events, key=lambda event: event.at_s),
-            lower_bounds=len(self.lower_bounds),
-            earlier_calls=len(self.earlier_calls),
+            changes=sorted(changes, key=lambda change: -change.after_s),
+            events=self._events(),
+            lower_bounds=len({str(g.row["queryid"]) for g in grown if g.is_lower_bound}),
+            earlier_calls=len({str(g.row["queryid"]) for g in grown if g.includes_earlier}),
             alerts=[self._alert(rule) for rule in rules],
         )
 
     def _alert(self, rule: RateLimit) -> Alert:
         """Applies a rule to the latest periods; unknown if the last is older than its time."""
-        new = Counter(change.by_s for change in self.changes if change.kind == "new")
+        new = Counter(change.by_s for change in self.first_spills)
         rates = []
         for period in self.periods:
             growths = period.databases.values()
@@ -305,9 +279,9 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
     )
 
 
-def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
+def _changes(queryid: str, query: str | None, points: Sequence[_Point]) -> Iterator[Change]:
     """The changes of a statement's temp bytes per call, with their causes."""
-    points = [(period, sums) for period, sums in statement.points if sums["calls"]]
+    points = [(period, sums) for period, sums in points if sums["calls"]]
     levels = [math.log(max(temp_blocks(sums) / sums["calls"], 1.0)) for _, sums in points]
     splits = steps(levels)
     ends = [0, *(at for at, _ in splits), len(points)]
@@ -321,7 +295,7 @@ def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
         yield Change(
             kind="more" if ratio > 1 else "less",
             queryid=queryid,
-            query=statement.query,
+            query=query,
             after_s=points[at][0].before.taken_s,
             by_s=points[at][0].after.taken_s,
             bytes_per_call=BLOCK_BYTES * after["temp"],
