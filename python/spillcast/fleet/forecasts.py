@@ -11,10 +11,11 @@ the same dataset always has the same result.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from operator import itemgetter
 from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
@@ -41,9 +42,15 @@ from spillcast.fleet.dataset import (
     Store,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
-from spillcast.fleet.snapshots import Snapshot, periods, sums_of, temp_blocks
+from spillcast.fleet.snapshots import (
+    Snapshot,
+    chains,
+    periods,
+    sums_of,
+    temp_blocks,
+)
 from spillcast.forecast import forecast as estimate
-from spillcast.forecast.oracle import forecast_events
+from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
@@ -58,6 +65,8 @@ from spillcast.forecast.spark import forecast_application
 from spillcast.forecast.verdict import bounds_only
 from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
+from spillcast.recording import TEMP_EVENTS, is_like
+from spillcast.recording.meta import is_recording
 from spillcast.storage.target import resolve
 from spillcast.tables import ParquetTable
 from spillcast.tabular import records
@@ -164,7 +173,7 @@ def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     return labels
 
 
-def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
+def _runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """The rows of RUNS, one at a time, with database and day."""
     for part in dataset.parts(RUNS_FOLDER):
         path = f"{dataset.place.address}/{part}"
@@ -297,76 +306,156 @@ def _latency(row: Mapping[str, Any]) -> EventLatency:
     )
 
 
-@dataclass(frozen=True)
-class ForecastOutcome:
-    """The times (s) of a forecast, or why there is none.
+@dataclass(frozen=True, kw_only=True)
+class StatementForecast:
+    """The times (s) of a statement in some evidence, and their forecast or why there is none.
 
     There is only an interval if only bounds of the time of temp I/O are known.
     """
 
-    elapsed_s: float
-    temp_s: float
+    database: str
+    sql: str
+    #: The kind of evidence, and the number of files.
+    kind: str
+    sources: int = 1
+    elapsed_s: float = 0.0
+    temp_s: float = 0.0
     forecast_s: float | None = None
     interval_s: tuple[float, float] | None = None
     refused: str | None = None
     spills: bool = True
+    #: Whether it waits for the events that change; if not, only its elapsed time counts.
+    waits: bool = True
     #: Whether the times are those of a part of a run, whose length is unknown.
     is_part: bool = False
+    #: Time in temp I/O by day (us).
+    day_us: Mapping[str, int] = field(default_factory=dict)
+    #: A histogram: latency (ns) and number of waits.
+    buckets: Sequence[tuple[int, int]] = ()
 
-    def times(self, calls: int) -> "ForecastOutcome":
-        """The total times of ``calls`` equal calls."""
+    def answered(self, forecast: Forecast, temp_s: float, calls: int = 1) -> "StatementForecast":
+        """The total times of ``calls`` calls, each with this forecast and time in temp I/O."""
+        interval_s = forecast.interval_s
         return replace(
             self,
-            elapsed_s=calls * self.elapsed_s,
-            temp_s=calls * self.temp_s,
-            forecast_s=self.forecast_s and calls * self.forecast_s,
-            interval_s=self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1]),
+            elapsed_s=calls * forecast.baseline_s,
+            temp_s=calls * temp_s,
+            # As for one query, the middle of bounds that are far apart is not a forecast.
+            forecast_s=None
+            if forecast.forecast_s is None or bounds_only(forecast)
+            else calls * forecast.forecast_s,
+            interval_s=interval_s and (calls * interval_s[0], calls * interval_s[1]),
+            refused=forecast.refused,
+            is_part=any(warning.code == "part-only" for warning in forecast.warnings),
         )
 
 
-def of_statement(
-    statement: StatementSums, target: EventTarget, question: Question, temp_s: float
-) -> ForecastOutcome:
-    """The forecast of a statement from traces and ASH."""
-    elapsed_s = statement.elapsed_us / 1e6
+def forecasts_of(
+    dataset: Dataset,
+    snapshots: Iterable[Snapshot],
+    to: str,
+    question: Question,
+    clashes: Collection[str],
+) -> Iterator[StatementForecast]:
+    """The forecasts of all evidence in a dataset, also of the ``snapshots`` in it.
+
+    If the name of a database is in ``clashes``, its label includes its host.
+    """
+    if dataset.parts(FACTS_FOLDER):
+        with duckdb.connect() as connection:
+            yield from _of_facts(FactQueries(dataset, connection, clashes), to, question)
+    runs = [(row["source"], _of_run(row, to, question, clashes)) for row in _runs(dataset)]
+    for _, forecast in sorted(runs, key=itemgetter(0)):
+        yield forecast
+    for chain in chains(snapshots):
+        yield from _of_snapshots(chain, to, question)
+
+
+def _of_facts(sums: FactQueries, to: str, question: Question) -> Iterator[StatementForecast]:
+    """The forecasts of statements in traces and ASH."""
+    target, temp_events = _facts_target(to), question.temp_events or TEMP_EVENTS
+    all_statements = statements(sums.rows(TOTALS))
+    names = {event for statement in all_statements for event in statement.events()}
+    events = [event for event in names if is_like(event, temp_events)]
+    day_us = defaultdict[tuple[str, str, str], dict[str, int]](dict)
+    for row in sums.rows(DAYS, events=events):
+        day_us[row["label"], row["sql_id"], row["kind"]][row["day"]] = row["total_us"]
+    buckets = defaultdict[tuple[str, str], list[tuple[int, int]]](list)
+    for row in sums.rows(LATENCIES, events=events):
+        buckets[row["label"], row["sql_id"]].append((row["bucket_ns"], row["waits"]))
+    for statement in all_statements:
+        database, sql, kind = statement.database, statement.sql_id, statement.timed_by
+        elapsed_s, counted = statement.elapsed_us / 1e6, statement.rows[kind]
+        part = StatementForecast(database=database, sql=sql, kind=kind, elapsed_s=elapsed_s)
+        temp = [row for row in counted if is_like(row["event"], temp_events)]
+        temp_us = sum(map(statement.elapsed_us_in, temp))
+        if temp_us <= 0 or elapsed_s <= 0:
+            yield replace(part, waits=False)
+            continue
+        share = temp_us / sum(row["total_us"] for row in temp)
+        part = replace(
+            part,
+            sources=max(row["sources"] for row in counted),
+            temp_s=temp_us / 1e6,
+            day_us={day: round(us * share) for day, us in day_us[database, sql, kind].items()},
+            buckets=buckets[database, sql],
+        )
+        if isinstance(target, str):
+            yield replace(part, refused=target)
+            continue
+        try:
+            evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
+            forecast = forecast_events(target, evidence, replace(question, elapsed_s=elapsed_s))
+            yield part.answered(forecast, part.temp_s)
+        except (InputError, Refusal) as error:
+            yield replace(part, refused=error.message)
+
+
+def _facts_target(to: str) -> EventTarget | str:
+    """The target for traces and ASH, or why it is unsuitable, such as a recording."""
     try:
-        evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
-        forecast = forecast_events(target, evidence, replace(question, elapsed_s=elapsed_s))
-    except (InputError, Refusal) as error:
-        return ForecastOutcome(elapsed_s, temp_s, refused=error.message)
-    return _outcome(forecast, temp_s)
+        return resolve_target(to)
+    except InputError as error:
+        if is_recording(Path(to)):
+            return error.message
+        raise
 
 
-def of_run(row: Mapping[str, Any], to: str, question: Question) -> ForecastOutcome:
+def _of_run(
+    row: Mapping[str, Any], to: str, question: Question, clashes: Collection[str]
+) -> StatementForecast:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
-    elapsed_s = 0.0
+    database = row["database"]
+    if database in clashes:
+        database = f"{database}@{row['host']}"
+    part = StatementForecast(database=database, sql=row["sql_id"], kind=row["kind"])
     try:
         with unpacked(row, question.selection) as evidence:
-            elapsed_s = evidence.elapsed_s
+            part = replace(part, elapsed_s=evidence.elapsed_s)
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
-                return _outcome(forecast, forecast.moved.baseline_s)
-            run = with_origin(evidence, question) if isinstance(evidence, Counts) else evidence
-            forecast = estimate(run, resolve(to, run), confidence=question.confidence)
+                part = part.answered(forecast, forecast.moved.baseline_s)
+            else:
+                run = with_origin(evidence, question) if isinstance(evidence, Counts) else evidence
+                forecast = estimate(run, resolve(to, run), confidence=question.confidence)
+                terms = (term for term in forecast.terms if term.count is not None)
+                part = part.answered(forecast, sum(term.baseline_s for term in terms))
     except (TargetInvalid, TargetUnknown):
         raise
     except (InputError, Refusal) as error:
         # The name of the folder into which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
-        spills = not isinstance(error, NoTempIo | NotSpilled)
-        return ForecastOutcome(
-            elapsed_s, 0.0, refused=re.sub(folder, "", error.message), spills=spills
-        )
-    temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
-    return _outcome(forecast, temp_s)
+        refused = re.sub(folder, "", error.message)
+        part = replace(part, refused=refused, spills=not isinstance(error, NoTempIo | NotSpilled))
+    return replace(part, day_us={row["day"]: round(1e6 * part.temp_s)})
 
 
-def of_snapshots(
+def _of_snapshots(
     chain: Sequence[Snapshot], to: str, question: Question
-) -> Iterator[tuple[str, ForecastOutcome, dict[str, int]]]:
-    """Statements that spilled between snapshots of a server: queryid, forecast, and time by day.
+) -> Iterator[StatementForecast]:
+    """The forecasts of statements that spilled between snapshots of a server, as a database.
 
-    The time in temp I/O (us) is divided among days in proportion to the blocks moved on each.
+    The time in temp I/O is divided among days in proportion to the blocks moved on each.
     """
     activity = list(periods(chain))
     blocks = defaultdict[str, Counter[str]](Counter)
@@ -374,38 +463,24 @@ def of_snapshots(
         day = f"{datetime.fromtimestamp(period.middle_s, UTC):%Y-%m-%d}"
         for queryid, sums in sums_of(period.statements).items():
             blocks[queryid][day] += temp_blocks(sums)
-    grown = (grown for period in activity for grown in period.statements)
+    name, grown = chain[-1].name, (grown for period in activity for grown in period.statements)
     for queryid, total in sums_of(grown).items():
         statement = StatementRow.of({**total, **chain[-1].limits})
         if not statement.spills:
             continue
-        elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
+        part = StatementForecast(database=name, sql=queryid, kind="looks", sources=len(chain))
         try:
             counts = counts_of_row(statement, timed=question.origin is None)
-            counts = with_origin(counts.of_file(Path(chain[-1].name)), question)
+            counts = with_origin(counts.of_file(Path(name)), question)
             forecast = estimate(counts, resolve(to, counts), confidence=question.confidence)
-            share = counts.total_s / counts.processes
-            outcome = _outcome(forecast, share).times(statement.calls)
+            part = part.answered(forecast, counts.total_s / counts.processes, statement.calls)
         except (TargetInvalid, TargetUnknown):
             raise
         except (InputError, Refusal) as error:
-            outcome = ForecastOutcome(elapsed_s, temp_s, refused=error.message)
+            elapsed_s, temp_s = statement.elapsed_s, min(statement.temp_s, statement.elapsed_s)
+            part = replace(part, elapsed_s=elapsed_s, temp_s=temp_s, refused=error.message)
         days = {
-            day: round(1e6 * outcome.temp_s * moved / statement.blocks)
+            day: round(1e6 * part.temp_s * moved / statement.blocks)
             for day, moved in blocks[queryid].items()
         }
-        yield queryid, outcome, days
-
-
-def _outcome(forecast: Forecast, temp_s: float) -> ForecastOutcome:
-    # As in a forecast of one query, the middle of bounds that are far apart is not a forecast.
-    forecast_s = None if bounds_only(forecast) else forecast.forecast_s
-    is_part = any(warning.code == "part-only" for warning in forecast.warnings)
-    return ForecastOutcome(
-        forecast.baseline_s,
-        temp_s,
-        forecast_s,
-        forecast.interval_s,
-        forecast.refused,
-        is_part=is_part,
-    )
+        yield replace(part, day_us=days)
