@@ -12,6 +12,7 @@ from spillcast.errors import EvidenceAmbiguous
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE
 from spillcast.lab.check import actual_run_of_evidence
+from spillcast.units import format_duration
 
 #: 1,000 reads and 500 writes in a run with 1 s of other work.
 READS, WRITES = 1000, 500
@@ -212,3 +213,5 @@ def test_the_middle_of_bounds_has_no_error(tmp_path):
     result = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
     assert result["inside"]
     assert result["error"] == 0
+    page = spillcast("check", tmp_path / "f.json", tmp_path / "a.log", "--item", "1").stdout
+    assert format_duration(result["forecast_s"]) not in page

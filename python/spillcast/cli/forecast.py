@@ -121,7 +121,6 @@ def forecast(
         parse_costs,
         priced,
         refusal_document,
-        unknown_share,
         verdict,
     )
     from spillcast.forecast.work_memory import cheapest, memory_document
@@ -168,19 +167,18 @@ def forecast(
             raise
     forecasts = with_costs([forecast for forecast, _ in answers])
     cells = memory_cells(to or [ZERO_LATENCY], forecasts)
-    advice, notes, bounds_only = None, list[str](), unknown_share(forecasts[0]) is not None
+    advice, notes = None, list[str]()
     if within_s is not None and cells:
         # Zero-latency storage does not exist, so it is advised only if nothing else is fast enough.
         real = [cell for cell in cells if cell.storage != ZERO_LATENCY]
         advices = (cheapest(of, within_s, costs, forecasts[0].baseline_s) for of in (real, cells))
         advice = min(advices, key=lambda advice: advice.cell is None)
-        notes.append(advice_text(advice, bounds_only=bounds_only))
+        notes.append(advice_text(advice))
     if not to and verdict(forecasts).kind not in ("other", "none"):
         notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
     page = forecast_page(forecasts, notes, in_full=details)
     if details and (advice is not None or len(forecasts) > 1):
-        memory_parts = forecast_memory_parts(cells, advice, bounds_only=bounds_only)
-        page = replace(page, parts=[*page.parts, *memory_parts])
+        page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
     return Answer(
         lambda: forecasts_document(forecasts) | {"memory": memory_document(cells, advice)},
         lambda: page,

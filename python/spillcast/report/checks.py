@@ -153,8 +153,12 @@ def check_page(check: ForecastCheck) -> Page:
     rows = [list(term) for term in check.terms()]
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
-    table = PrintedTable(_TERMS, rows)
-    return Page([Prose([_verdict(check)], indent=""), table], table)
+    # The middle of bounds would be taken for a forecast.
+    shown = [[name, s, None, was_s] for name, s, _, was_s in rows] if check.bounded else rows
+    return Page(
+        [Prose([_verdict(check)], indent=""), PrintedTable(_TERMS, shown)],
+        PrintedTable(_TERMS, rows),
+    )
 
 
 def _verdict(check: ForecastCheck) -> str:

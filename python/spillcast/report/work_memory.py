@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from spillcast.evidence.postgres.work_memory import PlanSpills, enough_bytes
 from spillcast.forecast import Forecast
-from spillcast.forecast.verdict import unknown_share
+from spillcast.forecast.verdict import bounds_only, unknown_share
 from spillcast.forecast.work_memory import (
     NOW,
     PGA_TARGET,
@@ -36,13 +36,13 @@ SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 def work_memory_text(forecast: Forecast) -> list[str]:
     """Sentences about enough work memory, its upper bound, and one pass for sorts."""
-    memory, bounds_only = forecast.work_memory, unknown_share(forecast) is not None
+    memory, is_bounded = forecast.work_memory, unknown_share(forecast) is not None
     assert memory is not None
     enough = memory.enough
     was = f" (it was {format_setting(memory.current_bytes)})" if memory.current_bytes else ""
     lines = [
         f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
-        f"{_about(enough, bounds_only)}, if the plan stays as it is."
+        f"{_about(enough, is_bounded)}, if the plan stays as it is."
     ]
     plan = PlanSpills(memory.spills, memory.current_bytes)
     if plan.spills and (least_bytes := enough_bytes(plan, least=True)) < enough.work_mem_bytes:
@@ -51,7 +51,7 @@ def work_memory_text(forecast: Forecast) -> list[str]:
             "not contain hash_mem_multiplier, which SETTINGS shows."
         )
     if (in_one_pass := memory.one_pass) is not None:
-        size, about = format_setting(in_one_pass.work_mem_bytes), _about(in_one_pass, bounds_only)
+        size, about = format_setting(in_one_pass.work_mem_bytes), _about(in_one_pass, is_bounded)
         lines.append(f"  With work_mem = '{size}' sorts finish in one pass: {about}.")
     if any(spill.any_state for spill in memory.spills):
         lines.append(
@@ -62,8 +62,8 @@ def work_memory_text(forecast: Forecast) -> list[str]:
     return lines
 
 
-def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
-    if bounds_only:
+def _about(setting: WorkMemorySetting, is_bounded: bool) -> str:
+    if is_bounded:
         return format_interval(setting.interval_s)
     return f"about {format_estimate(setting.forecast_s, setting.interval_s)}"
 
@@ -135,24 +135,22 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Me
     sizes: Sequence[int | None] = [None]
     if first.work_memory is not None:
         sizes = memory_sizes(first.work_memory)
-    today = MemoryCell(NOW, None, first.baseline_s)
-    targets = [MemoryCell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in answered]
+    today = MemoryCell(NOW, None, first.baseline_s, bounds_only=unknown_share(first) is not None)
+    targets = [
+        MemoryCell(word, None, f.forecast_s or 0.0, f.interval_s, bounds_only(f))
+        for word, f in answered
+    ]
     return [
         with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
     ]
 
 
 def memory_table(
-    cells: Sequence[MemoryCell],
-    advice: MemoryAdvice | None,
-    *,
-    measured: bool = False,
-    bounds_only: bool = False,
+    cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, measured: bool = False
 ) -> PrintedTable:
     """A row for each size of memory, a column for each storage.
 
     With ``measured``, cells without an interval are measured times, and other cells are marked.
-    With ``bounds_only`` the time of a cell with an interval is the middle of bounds: it is omitted.
     """
     rows: dict[int | None, dict[str, str]] = {}
     for cell in cells:
@@ -160,7 +158,7 @@ def memory_table(
         about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
         row = rows.setdefault(cell.memory_bytes, {})
         time = format_duration(cell.elapsed_s)
-        if bounds_only and cell.interval_s is not None:
+        if cell.bounds_only and cell.interval_s is not None:
             time = format_interval(cell.interval_s)
         row[cell.storage] = f"{cheapest} {about}{time}"
     storages = dict.fromkeys(cell.storage for cell in cells)
@@ -174,20 +172,17 @@ def memory_table(
 
 
 def forecast_memory_parts(
-    cells: Sequence[MemoryCell], advice: MemoryAdvice | None, *, bounds_only: bool
+    cells: Sequence[MemoryCell], advice: MemoryAdvice | None
 ) -> list[PagePart]:
     """The table of a forecast with known work memory; the cell of ``advice`` is marked."""
     if all(cell.memory_bytes is None for cell in cells):
         return []
     title = "Work memory by storage, if the plan stays as it is:"
-    return [Prose([title]), memory_table(cells, advice, bounds_only=bounds_only)]
+    return [Prose([title]), memory_table(cells, advice)]
 
 
-def advice_text(advice: MemoryAdvice, *, bounds_only: bool = False) -> str:
-    """A sentence with the cheapest cell, its interval and the order of cost.
-
-    With ``bounds_only`` the time of the cell is the middle of bounds, and is left out.
-    """
+def advice_text(advice: MemoryAdvice) -> str:
+    """A sentence with the cheapest cell, its interval and the order of cost."""
     limit = format_duration(advice.within_s)
     if advice.cell is None:
         priced = " that has a price" if advice.by == "price" else ""
@@ -206,5 +201,5 @@ def advice_text(advice: MemoryAdvice, *, bounds_only: bool = False) -> str:
     time = format_duration(cell.elapsed_s)
     if bounds is not None:
         between = f"{format_interval(bounds)}{'' if advice.sure else ': it may take longer'}"
-        time = between if bounds_only else f"{time} ({between})"
+        time = between if cell.bounds_only else f"{time} ({between})"
     return f"{lead} within {limit}: {memory}{storage}{price}, {time}{order}."

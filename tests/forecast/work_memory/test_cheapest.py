@@ -13,6 +13,7 @@ from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
 from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun
 from spillcast.report.work_memory import advice_text, memory_cells
 from spillcast.storage.interpolation import MeasuredCell
+from spillcast.units import format_duration, format_interval
 
 M = 1 << 20
 CELLS = [
@@ -63,6 +64,17 @@ def test_without_a_plan_cells_have_the_present_memory():
     assert cells == [MemoryCell(NOW, None, 60.0), MemoryCell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]
     assert memory_cells(["b"], [refused]) == []
+
+
+def test_the_middle_of_bounds_that_are_far_apart_is_not_shown():
+    """Bounds a factor of 30 apart, from below today's time to above it."""
+    answer = made_up.forecast(
+        target="there", baseline_s=60.0, forecast_s=37.0, interval_s=(4.0, 120.0), ceiling_s=4.0
+    )
+    text = advice_text(cheapest(memory_cells(["there"], [answer]), 50, {}))
+    assert "there" in text
+    assert format_interval((4.0, 120.0)) in text
+    assert format_duration(37.0) not in text
 
 
 @cases(

@@ -1,11 +1,11 @@
 """What more memory would save instead of other storage: PostgreSQL's work_mem, Oracle's PGA."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import hypot
 from typing import Any, Literal
 
-from spillcast.document import later
+from spillcast.document import internal, later, written
 from spillcast.evidence.postgres.work_memory import (
     NodeSpill,
     PlanSpills,
@@ -169,7 +169,9 @@ class MemoryCell:
     storage: str
     memory_bytes: int | None
     elapsed_s: float
-    interval_s: tuple[float, float] | None = None
+    interval_s: tuple[float, float] | None = later()
+    #: Whether ``elapsed_s`` is the middle of bounds, and not to be shown.
+    bounds_only: bool = internal(False)
 
 
 @dataclass(frozen=True)
@@ -195,7 +197,7 @@ class MemoryAdvice:
 
     def to_json(self) -> dict[str, Any]:
         """The entry of docs/schema.md."""
-        cell = None if self.cell is None else asdict(self.cell) | {"cost": self.cost}
+        cell = None if self.cell is None else written(self.cell) | {"cost": self.cost}
         return {"within_s": self.within_s, "by": self.by, "cell": cell, "sure": self.sure}
 
 
@@ -251,12 +253,12 @@ def with_memory(cell: MemoryCell, size: int | None, memory: WorkMemoryEffect | N
         grown, off = elapsed_s / total_s, (max_s - rest_s) / rest_s if rest_s else 0.0
         off_s = off * (elapsed_s - total_s)
         bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
-    return MemoryCell(cell.storage, size, elapsed_s, bounds_s)
+    return replace(cell, memory_bytes=size, elapsed_s=elapsed_s, interval_s=bounds_s)
 
 
 def memory_document(cells: Sequence[MemoryCell], advice: MemoryAdvice | None) -> dict[str, Any]:
     """The entry of docs/schema.md."""
-    return {"cells": [asdict(cell) for cell in cells], "advice": advice and advice.to_json()}
+    return {"cells": written(list(cells)), "advice": advice and advice.to_json()}
 
 
 def memory_sizes(memory: WorkMemoryEffect) -> list[int]:
