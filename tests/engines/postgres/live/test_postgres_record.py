@@ -25,7 +25,8 @@ from postgres_rig import (
     recorder,
 )
 from spillcast.engines import SessionSelector
-from spillcast.engines.postgres.live import SETTING_NAMES, record_postgres
+from spillcast.engines.postgres.live import record_postgres
+from spillcast.engines.postgres.live.activity import SETTING_NAMES
 from spillcast.recording.capture import SOURCES
 from spillcast.report.recording import PROPOSAL
 

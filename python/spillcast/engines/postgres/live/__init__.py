@@ -13,10 +13,10 @@ counted and reported.
 """
 
 import re
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,19 +28,28 @@ from spillcast.engines.postgres import (
     SAMPLER,
     WORKER_TITLE,
     Connection,
+    check_text,
     driver_errors,
     literal,
     local_process,
     may_be_cut,
     open_session,
     postmaster,
-    row,
+    refused,
+    server_message,
+    shown_name,
     temp_directories,
 )
-from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
+from spillcast.engines.postgres.live.activity import (
+    SESSION,
+    SETTING_NAMES,
+    ActivityQueries,
+    ServerSettings,
+    engine_meta,
+    find_session,
+)
 from spillcast.engines.postgres.live.explain import (
     MAYBE_CANCELLED,
-    Explained,
     estimate,
     plan_summary,
     previous_calls,
@@ -50,6 +59,9 @@ from spillcast.errors import (
     OptionMissing,
     RehearsalFailed,
     RehearsalRefused,
+    SpillcastError,
+    StatementFailed,
+    StatementRejected,
     TargetUnsuited,
 )
 from spillcast.evidence.postgres import COMMENTS
@@ -57,13 +69,19 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, PLAN_FILE, EndedBy, ObservedEngine
-from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
-from spillcast.redaction import MASK, masked_text
+from spillcast.redaction import MASK, masked_document
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.storage.rehearse import Rehearsal
+
+
+#: The time within which the server has to cancel a statement.
+CANCEL_S = 10.0
+_EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
+_SESSION_OWNER = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
+_CURRENT = "select name, current_setting(name) from pg_settings where name = any (%s)"
 
 
 @contextmanager
@@ -118,11 +136,9 @@ def record_postgres(
             )
         else:
             assert explain is not None
-            run = Explained(dsn, explain, settings or {}, notify, timed=timed)
-            stack.callback(run.close)
-            rows = run.connection.execute(_CURRENT, [list(SETTING_NAMES)]).fetchall()
-            run_settings = {str(name): str(value) for name, value in rows}
-            session = _ExplainedSession(recorder, connection, run.pid, run_settings, run=run)
+            runner = stack.enter_context(_runner_of(dsn, explain, settings or {}, notify))
+            session = _ExplainedSession(recorder, connection, runner, explain, timed=timed)
+            stack.callback(session.cancel)
         session.begin(absent_because, notify)
         return session.until_the_end(on_status)
 
@@ -211,125 +227,123 @@ class _WatchedSession(_PostgresSession):
 
 
 class _ExplainedSession(_PostgresSession):
-    """The recording of a statement that spillcast runs under EXPLAIN."""
+    """The recording of a statement that spillcast runs under EXPLAIN, and rolls back.
 
-    def __init__(self, *session: Any, run: Explained) -> None:
-        super().__init__(*session)
-        self._run = run
+    ``runner`` is the session that runs it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        connection: Connection,
+        runner: Connection,
+        statement: str,
+        *,
+        timed: bool,
+    ) -> None:
+        rows = runner.execute(_CURRENT, [list(SETTING_NAMES)]).fetchall()
+        settings = {str(name): str(value) for name, value in rows}
+        super().__init__(recorder, connection, runner.info.backend_pid, settings)
+        self._runner, self._statement = runner, statement
+        self._explain = _EXPLAIN.format(timing="on" if timed else "off")
+        self._plan: Any = None
+        self._failure: SpillcastError | None = None
+        #: Whether ``cancel`` ended it, not a timeout or another session.
+        self._cancelled = False
+        #: The start and the end of the statement (CLOCK_MONOTONIC).
+        self._started_ns: int | None = None
+        self._ended_ns: int | None = None
+        self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
 
     @property
     def started_ns(self) -> int | None:
-        return self._run.started_ns
+        return self._started_ns
 
     def start(self) -> None:
         super().start()
-        self._run.start()
+        self._thread.start()
 
     def ended(self, timeout_s: float) -> EndedBy | None:
-        return "end" if self._run.wait(timeout_s) else None
+        self._thread.join(timeout_s)
+        return None if self._thread.is_alive() else "end"
+
+    def cancel(self) -> None:
+        """Ends the statement if it still runs."""
+        import psycopg
+
+        if self._thread.is_alive():
+            self._cancelled = True
+            with suppress(psycopg.Error):
+                self._runner.cancel_safe(timeout=CANCEL_S)
+            self._thread.join()
 
     def finish(self, ended_by: EndedBy) -> Recording:
         self.sampler.stop()
-        self._run.finish()
-        if self._run.plan is not None:
-            self.recorder.add_document(PLAN_FILE, self._run.plan)
+        self.cancel()
+        if self._failure is not None:
+            raise self._failure
+        if self._plan is not None:
+            self.recorder.add_document(PLAN_FILE, self._plan)
         return super().finish(ended_by)
 
     def elapsed_s(self) -> float:
-        elapsed_s = self._run.elapsed_s
-        return super().elapsed_s() if elapsed_s is None else elapsed_s
+        if self._started_ns is None or self._ended_ns is None:
+            return super().elapsed_s()
+        return (self._ended_ns - self._started_ns) / 1e9
 
     def describe_engine(self) -> ObservedEngine:
-        plan = None if self._run.plan is None else plan_summary(self._run.plan)
+        plan = None if self._plan is None else plan_summary(self._plan)
         settings = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
         # The identifier of EXPLAIN differs from that of the statement that it runs.
-        return engine_meta(self.connection, self.pid, settings, self._run.statement)
+        return engine_meta(self.connection, self.pid, settings, self._statement)
+
+    def _run(self) -> None:
+        import psycopg
+
+        self._started_ns = time.monotonic_ns()
+        try:
+            # Rolls back the statement's changes; a binary result prevents a second statement.
+            with self._runner.transaction(force_rollback=True):
+                text = (self._explain + self._statement).encode()
+                cursor = self._runner.execute(text, binary=True)
+                self._plan = masked_document(cursor.fetchall()[0][0])
+        except psycopg.errors.QueryCanceled as error:
+            if not self._cancelled:
+                hint = "against a timeout: --set statement_timeout=0"
+                self._failure = StatementFailed(f"--explain: {server_message(error)}", hint)
+        except psycopg.OperationalError as error:
+            self._failure = StatementFailed(f"--explain: {server_message(error)}")
+        except psycopg.Error as error:
+            self._failure = StatementRejected(f"--explain: {server_message(error)}")
+        finally:
+            self._ended_ns = time.monotonic_ns()
 
 
-#: Settings in meta.json, without those that a server's version does not have.
-SETTING_NAMES = (
-    "work_mem",
-    "hash_mem_multiplier",
-    "max_parallel_workers_per_gather",
-    "temp_tablespaces",
-    "track_io_timing",
-    "io_method",
-)
-#: Values in meta.json for another client's session.
-_OTHER_CLIENT = {
-    "settings_of": "server, database and role; settings of the session itself are not visible",
-    "plan": None,
-}
+@contextmanager
+def _runner_of(
+    dsn: str, statement: str, settings: Mapping[str, str], notify: Notify
+) -> Iterator[Connection]:
+    """Opens a session for a statement. InputError names a setting that the server refuses."""
+    import psycopg
 
-# The server's own values, whether our session uses them, and built-in values. If a setting of our
-# role or database hides the server's value, it is read from the file, if the role may do that.
-_SERVER = """
-select s.name, s.source in ('default', 'configuration file', 'command line',
-                            'environment variable', 'override'),
-       current_setting(s.name), s.boot_val || coalesce(s.unit, '')
-  from pg_settings s where s.name = any (%s)
-"""
-_FILE = "select name, setting from pg_file_settings where applied"
-_MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
-# From the widest to the narrowest scope: later rows take precedence.
-_SCOPED = """
-select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
- order by s.setrole <> 0, s.setdatabase <> 0
-"""
-_SESSION_OWNER = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
-_CURRENT = "select name, current_setting(name) from pg_settings where name = any (%s)"
-
-
-def engine_meta(
-    connection: Connection,
-    pid: int,
-    settings: Mapping[str, Any],
-    query: str = "",
-    queryid: str | None = None,
-) -> ObservedEngine:
-    """Server, session, settings and query, and the summary of its plan."""
-    info = connection.info
-    return ObservedEngine(
-        name="postgres",
-        version=info.parameter_status("server_version"),
-        server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
-        pid=pid,
-        query=masked_text(query),
-        queryid=queryid,
-        settings={**_OTHER_CLIENT, **settings},
-    )
-
-
-@dataclass(frozen=True)
-class ServerSettings:
-    """Initial settings of sessions: the server's own, and those of databases and roles."""
-
-    servers: Mapping[str, str]
-    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest scope to the narrowest.
-    scoped: Sequence[tuple[int, int, Sequence[str]]]
-
-    @classmethod
-    def of(cls, connection: Connection) -> "ServerSettings":
-        """The current settings of a server."""
-        rows = connection.execute(_SERVER, [list(SETTING_NAMES)]).fetchall()
-        file: dict[str, str] = {}
-        if row(connection, _MAY_READ_FILE)[0]:
-            file = dict(connection.execute(_FILE).fetchall())
-        servers = {
-            str(name): str(current if is_servers else file.get(name, built_in))
-            for name, is_servers, current, built_in in rows
-        }
-        return cls(servers, connection.execute(_SCOPED).fetchall())
-
-    def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
-        """The initial settings of a session; changes by the session itself are not visible."""
-        settings = dict(self.servers)
-        for database, role, pairs in self.scoped:
-            if database in (0, database_id) and role in (0, user_id):
-                for name, _, value in (pair.partition("=") for pair in pairs):
-                    if name in SETTING_NAMES:
-                        settings[name] = value
-        return settings
+    check_text("--explain", statement)
+    for name, value in settings.items():
+        check_text("--set", f"{name}={value}")
+    with closing(open_session(dsn, EXPLAINER)) as runner:
+        for name, value in settings.items():
+            with refused(StatementRejected, f"--set {name}={value}"):
+                runner.execute("select set_config(%s, %s, false)", [name, value])
+        if runner.info.server_version >= 140_000:
+            # With this, the server ends the statement if spillcast is killed.
+            runner.execute("set client_connection_check_interval = '1s'")
+        try:
+            runner.execute("set track_io_timing = on")
+        except psycopg.Error as error:
+            notify(f"the plan may have no I/O times: {server_message(error)}")
+            if runner.info.server_version >= 150_000:
+                user = shown_name(runner.info.user)
+                notify(f"  as a superuser: grant set on parameter track_io_timing to {user}")
+        yield runner
 
 
 #: Settings of the recorded session that determine its plan.

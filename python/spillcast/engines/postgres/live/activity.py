@@ -1,6 +1,6 @@
-"""Sessions in pg_stat_activity: queries of the sampler, and the choice of a session to record."""
+"""Sessions of a server: their states for the sampler, the choice of one to record, settings."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,9 @@ from spillcast.errors import (
     StatementRejected,
 )
 from spillcast.evidence.postgres import MARK
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.observed import Server
+from spillcast.redaction import masked_text
 
 #: Selects one session and its parallel workers; the parameter is the session's process ID.
 SESSION = b"a.pid = $1 or a.leader_pid = $1"
@@ -280,3 +283,87 @@ def permission_error(connection: Connection, hidden: str) -> InputError:
         f"role {user} may not see {hidden}",
         f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )
+
+
+#: Settings in meta.json, without those that a server's version does not have.
+SETTING_NAMES = (
+    "work_mem",
+    "hash_mem_multiplier",
+    "max_parallel_workers_per_gather",
+    "temp_tablespaces",
+    "track_io_timing",
+    "io_method",
+)
+#: Values in meta.json for another client's session.
+_OTHER_CLIENT = {
+    "settings_of": "server, database and role; settings of the session itself are not visible",
+    "plan": None,
+}
+
+# The server's own values, whether our session uses them, and built-in values. If a setting of our
+# role or database hides the server's value, it is read from the file, if the role may do that.
+_SERVER = """
+select s.name, s.source in ('default', 'configuration file', 'command line',
+                            'environment variable', 'override'),
+       current_setting(s.name), s.boot_val || coalesce(s.unit, '')
+  from pg_settings s where s.name = any (%s)
+"""
+_FILE = "select name, setting from pg_file_settings where applied"
+_MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
+# From the widest to the narrowest scope: later rows take precedence.
+_SCOPED = """
+select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
+ order by s.setrole <> 0, s.setdatabase <> 0
+"""
+
+
+def engine_meta(
+    connection: Connection,
+    pid: int,
+    settings: Mapping[str, Any],
+    query: str = "",
+    queryid: str | None = None,
+) -> ObservedEngine:
+    """Server, session, settings and query, and the summary of its plan."""
+    info = connection.info
+    return ObservedEngine(
+        name="postgres",
+        version=info.parameter_status("server_version"),
+        server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
+        pid=pid,
+        query=masked_text(query),
+        queryid=queryid,
+        settings={**_OTHER_CLIENT, **settings},
+    )
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Initial settings of sessions: the server's own, and those of databases and roles."""
+
+    servers: Mapping[str, str]
+    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest scope to the narrowest.
+    scoped: Sequence[tuple[int, int, Sequence[str]]]
+
+    @classmethod
+    def of(cls, connection: Connection) -> "ServerSettings":
+        """The current settings of a server."""
+        rows = connection.execute(_SERVER, [list(SETTING_NAMES)]).fetchall()
+        file: dict[str, str] = {}
+        if row(connection, _MAY_READ_FILE)[0]:
+            file = dict(connection.execute(_FILE).fetchall())
+        servers = {
+            str(name): str(current if is_servers else file.get(name, built_in))
+            for name, is_servers, current, built_in in rows
+        }
+        return cls(servers, connection.execute(_SCOPED).fetchall())
+
+    def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
+        """The initial settings of a session; changes by the session itself are not visible."""
+        settings = dict(self.servers)
+        for database, role, pairs in self.scoped:
+            if database in (0, database_id) and role in (0, user_id):
+                for name, _, value in (pair.partition("=") for pair in pairs):
+                    if name in SETTING_NAMES:
+                        settings[name] = value
+        return settings

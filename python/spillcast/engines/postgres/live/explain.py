@@ -1,134 +1,20 @@
-"""Runs a statement under EXPLAIN; gets the plan and the earlier calls of a running query."""
+"""Gets the plan and the earlier calls of a running query; summarises a plan."""
 
 import re
-import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any
 
 from spillcast.engines.postgres import (
     EXPLAINER,
     STATEMENTS_SCHEMA,
-    Connection,
-    check_text,
     may_be_cut,
     open_session,
-    refused,
-    server_message,
-    shown_name,
 )
-from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
+from spillcast.errors import InputError
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
 from spillcast.recording.meta import PLAN_FILE
-from spillcast.redaction import masked_document
-
-CANCEL_S = 10.0
-_EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
-
-
-class Explained:
-    """A statement that ``start`` runs under EXPLAIN in a new session, and rolls back."""
-
-    def __init__(
-        self,
-        dsn: str,
-        statement: str,
-        settings: Mapping[str, str],
-        notify: Callable[[str], None],
-        *,
-        timed: bool = True,
-    ) -> None:
-        check_text("--explain", statement)
-        for name, value in settings.items():
-            check_text("--set", f"{name}={value}")
-        self.statement = statement
-        self._explain = _EXPLAIN.format(timing="on" if timed else "off")
-        self.plan: Any = None
-        #: Wall time of the statement by the local clock; None until it has ended.
-        self.elapsed_s: float | None = None
-        #: When it started (CLOCK_MONOTONIC); None before.
-        self.started_ns: int | None = None
-        self.connection: Connection = open_session(dsn, EXPLAINER)
-        self.pid = self.connection.info.backend_pid
-        self._failure: SpillcastError | None = None
-        #: Whether ``close`` cancelled it, not a timeout or another session.
-        self._cancelled = False
-        self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
-        try:
-            _prepare(self.connection, settings, notify)
-        except BaseException:
-            self.connection.close()
-            raise
-
-    def start(self) -> None:
-        """Starts the statement."""
-        self._thread.start()
-
-    def wait(self, timeout_s: float) -> bool:
-        """Waits until it ends or the timeout expires; True if it has ended."""
-        self._thread.join(timeout_s)
-        return not self._thread.is_alive()
-
-    def finish(self) -> None:
-        """Cancels the statement if it still runs. Raises the server's error."""
-        self.close()
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        """Ends the statement and the session."""
-        import psycopg
-
-        if self._thread.is_alive():
-            self._cancelled = True
-            with suppress(psycopg.Error):
-                self.connection.cancel_safe(timeout=CANCEL_S)
-            self._thread.join()
-        self.connection.close()
-
-    def _run(self) -> None:
-        import psycopg
-
-        self.started_ns = time.monotonic_ns()
-        try:
-            # Rolls back the statement's changes; a binary result prevents a second statement.
-            with self.connection.transaction(force_rollback=True):
-                text = (self._explain + self.statement).encode()
-                cursor = self.connection.execute(text, binary=True)
-                self.plan = masked_document(cursor.fetchall()[0][0])
-        except psycopg.errors.QueryCanceled as error:
-            if not self._cancelled:
-                hint = "against a timeout: --set statement_timeout=0"
-                self._failure = StatementFailed(f"--explain: {server_message(error)}", hint)
-        except psycopg.OperationalError as error:
-            self._failure = StatementFailed(f"--explain: {server_message(error)}")
-        except psycopg.Error as error:
-            self._failure = StatementRejected(f"--explain: {server_message(error)}")
-        finally:
-            self.elapsed_s = (time.monotonic_ns() - self.started_ns) / 1e9
-
-
-def _prepare(
-    connection: Connection, settings: Mapping[str, str], notify: Callable[[str], None]
-) -> None:
-    """Changes the session's settings. InputError names a setting that the server refuses."""
-    import psycopg
-
-    for name, value in settings.items():
-        with refused(StatementRejected, f"--set {name}={value}"):
-            connection.execute("select set_config(%s, %s, false)", [name, value])
-    if connection.info.server_version >= 140_000:
-        # With this, the server ends the statement if spillcast is killed.
-        connection.execute("set client_connection_check_interval = '1s'")
-    try:
-        connection.execute("set track_io_timing = on")
-    except psycopg.Error as error:
-        notify(f"the plan may have no I/O times: {server_message(error)}")
-        if connection.info.server_version >= 150_000:
-            user = shown_name(connection.info.user)
-            notify(f"  as a superuser: grant set on parameter track_io_timing to {user}")
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:

@@ -18,8 +18,15 @@ from spillcast.engines.postgres import (
     row,
     temp_directories,
 )
-from spillcast.engines.postgres.live import ServerSettings, engine_meta, sampler_connection
-from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, permission_error
+from spillcast.engines.postgres.live import sampler_connection
+from spillcast.engines.postgres.live.activity import (
+    ALL,
+    SHOWN_S,
+    ActivityQueries,
+    ServerSettings,
+    engine_meta,
+    permission_error,
+)
 from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
