@@ -1,5 +1,9 @@
 """Tables of numpy columns: pyarrow reads them, returns them and computes the same sums."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -114,3 +118,30 @@ def test_an_unsupported_type_is_refused_on_access():
     assert rows["n"].to_pylist() == [1]
     with pytest.raises(ValueError, match="duration"):
         rows["t"].cast("int64")
+
+
+#: DuckDB reads a table and a stream while it holds no GIL, on a thread that runs our code.
+READ_BY_DUCKDB = """
+import duckdb, numpy as np
+from spillcast import _core
+from spillcast.tables import Table
+
+table = Table({"n": np.arange(10)})
+[batch] = _core.Table.taken(table)
+parts = iter([batch, batch, None])
+with duckdb.connect() as connection:
+    for rows in (table, _core.Stream(batch, lambda: next(parts))):
+        connection.register("numbers", rows)
+        answer = Table.from_arrow(connection.sql("select sum(n)::bigint as total from numbers"))
+        print(answer["total"].to_pylist())
+        connection.unregister("numbers")
+"""
+
+
+def test_duckdb_reads_and_releases_rows_without_holding_the_gil():
+    # With this allocator Python ends at the first object that is freed without the GIL.
+    checked = os.environ | {"PYTHONMALLOC": "debug"}
+    run = subprocess.run(
+        [sys.executable, "-c", READ_BY_DUCKDB], env=checked, capture_output=True, text=True
+    )
+    assert (run.returncode, run.stdout.split()) == (0, ["[45]", "[90]"]), run.stderr

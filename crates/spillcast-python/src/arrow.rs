@@ -18,6 +18,7 @@ use pyo3::types::PyCapsule;
 
 use crate::columns::{Parts, fields_of, named_arrays, parts_of};
 use crate::error::wrong;
+use crate::gil::{Held, with_gil};
 
 /// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader accepts it.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -107,14 +108,14 @@ impl Table {
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Stream {
     schema: SchemaRef,
-    next: Py<PyAny>,
+    next: Held<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Stream {
     #[new]
     fn new(like: &Table, next: Py<PyAny>) -> Stream {
-        Stream { schema: like.0.schema(), next }
+        Stream { schema: like.0.schema(), next: Held::new(next) }
     }
 
     #[pyo3(signature = (requested_schema=None))]
@@ -124,7 +125,7 @@ impl Stream {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        let next = self.next.clone_ref(py);
+        let next = Held::new(self.next.clone_ref(py));
         stream_capsule(py, Stream { schema: self.schema.clone(), next })
     }
 }
@@ -142,11 +143,13 @@ impl Iterator for Stream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let next = Python::attach(|py| -> PyResult<Option<RecordBatch>> {
-            let table: Option<PyRef<Table>> = self.next.bind(py).call0()?.extract()?;
+        let table = |py: Python<'_>| -> PyResult<Option<RecordBatch>> {
+            let table: Option<PyRef<'_, Table>> = self.next.bind(py).call0()?.extract()?;
             Ok(table.map(|table| table.0.clone()))
-        });
-        next.map_err(|error| ArrowError::ExternalError(Box::new(error))).transpose()
+        };
+        // The reader of an error may not hold the GIL, so it gets the text.
+        let next = with_gil(|| Python::attach(|py| table(py).map_err(|error| error.to_string())));
+        next.map_err(|error| ArrowError::ExternalError(error.into())).transpose()
     }
 }
 

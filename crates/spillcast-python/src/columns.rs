@@ -26,6 +26,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
 
 use crate::error::wrong;
+use crate::gil::Held;
 
 /// Memory of a column, exported by the buffer protocol.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -313,10 +314,10 @@ fn memory(from: PyBuffer<u8>) -> PyResult<Buffer> {
     let (at, length) = (from.buf_ptr().cast::<u8>(), from.len_bytes());
     let at = NonNull::new(at).unwrap_or(NonNull::dangling());
     // SAFETY: the buffer's owner keeps `length` bytes mapped, and lives as long as the array.
-    Ok(unsafe { Buffer::from_custom_allocation(at, length, Arc::new(Owner(from))) })
+    Ok(unsafe { Buffer::from_custom_allocation(at, length, Arc::new(Owner(Held::new(from)))) })
 }
 
-struct Owner(#[expect(dead_code, reason = "it is kept for its drop")] PyBuffer<u8>);
+struct Owner(#[expect(dead_code, reason = "it is kept for its drop")] Held<PyBuffer<u8>>);
 
 // A reader of the memory cannot access its owner.
 impl std::panic::RefUnwindSafe for Owner {}

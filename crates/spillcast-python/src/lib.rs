@@ -22,6 +22,7 @@ mod capture;
 mod columns;
 mod emulate;
 mod error;
+mod gil;
 mod observed;
 mod output;
 mod parquet;
