@@ -13,8 +13,9 @@ from typing import Any
 import spillcast
 from spillcast import errors
 from spillcast.cache.simulation import Curve
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Caveat, Forecast, Term
+from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import Run, record
 from spillcast.lab.io_size import IoSizeSweep

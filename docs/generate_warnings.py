@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.forecast.result import explanations
+from spillcast.forecast.caveat import explanations
 
 PAGE = Path(__file__).with_name("warnings.md")
 LABELS = {"oracle": "Oracle", "postgresql": "PostgreSQL", "spark": "Spark"}

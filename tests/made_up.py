@@ -1,7 +1,8 @@
 """Made-up cases for the arithmetic of reports; parameters not given have ordinary values."""
 
 from spillcast.engines.queries import RunResult
-from spillcast.forecast.result import Caveat, Forecast, Term
+from spillcast.forecast.caveat import Caveat
+from spillcast.forecast.result import Forecast, Term
 from spillcast.lab.case import Case, CaseEvidence, Runs, Variant
 
 

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from harness import generator
-from spillcast.forecast.result import explanations
+from spillcast.forecast.caveat import explanations
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 
 ROOT = Path(__file__).parents[1]

@@ -8,10 +8,12 @@ import made_up
 from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
 from spillcast.forecast import Caveat
-from spillcast.forecast.result import Term, explanations
+from spillcast.forecast.caveat import explanations
+from spillcast.forecast.result import Term
 from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended, verdict
 from spillcast.forecast.work_memory import WorkMemoryEffect, WorkMemorySetting
 from spillcast.report.forecast import forecast_page, targets_table
+from spillcast.units import format_duration, format_interval
 
 
 def forecast(target, seconds, *warnings, **more):
@@ -199,6 +201,16 @@ def test_an_unknown_io_time_has_a_next_step_with_and_without_details():
     for in_full in (False, True):
         page = forecast_page([forecast("nvme", 28.0, unknown)], in_full=in_full)
         assert step in " ".join(page.text(120).split())
+
+
+def test_the_middle_of_bounds_is_shown_nowhere():
+    """Bounds of the time of temp I/O, less than a factor of two apart."""
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
+    answer = replace(forecast("nvme", 28.0, unknown), interval_s=(20.0, 37.0))
+    texts = [str(answer), repr(answer), forecast_page([answer], in_full=True).text(120)]
+    for text in texts:
+        assert format_interval((20.0, 37.0)) in text
+        assert format_duration(28.0) not in text
 
 
 def test_bounds_that_are_far_apart_do_not_make_a_target_the_fastest_or_rule_it_out():

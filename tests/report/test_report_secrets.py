@@ -17,7 +17,7 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.document import written
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.evidence.open import find_evidence
-from spillcast.forecast.result import explanations
+from spillcast.forecast.caveat import explanations
 from spillcast.profile import Profile
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Fact, Inputs

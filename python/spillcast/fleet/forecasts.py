@@ -62,7 +62,6 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
-from spillcast.forecast.verdict import bounds_only
 from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.recording import TEMP_EVENTS, is_like
@@ -342,7 +341,7 @@ class StatementForecast:
             temp_s=calls * temp_s,
             # As for one query, the middle of bounds that are far apart is not a forecast.
             forecast_s=None
-            if forecast.forecast_s is None or bounds_only(forecast)
+            if forecast.forecast_s is None or forecast.bounds_only
             else calls * forecast.forecast_s,
             interval_s=interval_s and (calls * interval_s[0], calls * interval_s[1]),
             refused=forecast.refused,

@@ -7,8 +7,9 @@ from typing import Any
 from spillcast.errors import UsageInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Caveat, Forecast, Term
+from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.verdict import Forecasts
 from spillcast.public import as_package
 from spillcast.recording import Recording

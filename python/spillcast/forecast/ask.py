@@ -10,11 +10,12 @@ from typing import Any
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import EvidenceFiles, find_evidence, open_evidence
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
-from spillcast.forecast.result import ZERO_LATENCY, Caveat, Forecast
+from spillcast.forecast.result import ZERO_LATENCY, Forecast
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording

@@ -1,22 +1,26 @@
 """A forecast as a value: the elapsed time on a target, its interval, terms and warnings."""
 
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spillcast.columns import TEXT, fields_of
 from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.interval import Uncertainty, too_wide
 from spillcast.forecast.work_memory import SpilledLines, WorkMemoryEffect
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.observed import CountedStatement
 from spillcast.tabular import Column, Display, Tabular
-from spillcast.units import format_bytes, format_count, format_duration, interval_name
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_interval,
+    interval_name,
+)
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -39,6 +43,12 @@ RECORDING = "recording"
 Interval = tuple[float, float]
 #: ``op`` of a term that the target changes but that is not a read or write, such as a network wait.
 WAIT = "wait"
+#: Warnings of evidence with only bounds of the time of temp I/O.
+TIME_UNKNOWN = frozenset({"time-unknown", "cached-io", "io-unknown"})
+#: Storage is the problem if faster storage can save at least this share of the time.
+PROBLEM_SHARE = 0.5
+#: The least share of the time that a sentence mentions.
+NOTABLE_SHARE = 0.1
 
 
 #: The columns of terms in a table.
@@ -120,28 +130,6 @@ class Remaining:
             "no upper bound: temp files were still written at full rate when the recording ended, "
             f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
         )
-
-
-@dataclass(frozen=True)
-class Caveat:
-    """A weakness of the forecast; ``code`` is stable, the other fields are text for people."""
-
-    code: str
-    message: str
-    #: Title and next step; None for a code that is unknown to this version.
-    title: str | None = later()
-    next_step: str | None = later()
-
-    def __post_init__(self) -> None:
-        if self.title is None and (about := explanations().get(self.code)) is not None:
-            object.__setattr__(self, "title", about.title)
-            object.__setattr__(self, "next_step", about.next_step)
-
-    def of_engine(self, engine: str) -> "Caveat":
-        """The same warning, with the next step for evidence of an engine."""
-        about = explanations().get(self.code)
-        step = None if about is None else about.by_engine.get(engine)
-        return self if step is None else replace(self, next_step=step)
 
 
 @dataclass(frozen=True)
@@ -388,17 +376,36 @@ class Forecast(Tabular):
         today = format_duration(self.baseline_s)
         if self.forecast_s is None or self.interval_s is None:
             return f"No forecast for {self.target}: {self.refused}."
-        ends = " to ".join(map(format_duration, self.interval_s))
-        then = ends if self.far_apart else f"about {format_duration(self.forecast_s)}"
+        ends = format_interval(self.interval_s)
+        then = ends if self.bounds_only else f"about {format_duration(self.forecast_s)}"
         if self.part is None:
             run = self.subject or "this run"
             sentence = f"On {self.target} {run} would take {then} instead of {today}"
             sentence += self.recorded_text
         else:
             sentence = f"{self.part.text}: on {self.target} this part would take {then}"
-        if self.far_apart:
+        if self.bounds_only:
             return f"{sentence}."
         return f"{sentence}, {interval_name(self.confidence)} {ends}; {self.ceiling_text(beside)}."
+
+    @property
+    def observed_s(self) -> float:
+        """Today's elapsed time without the cost of recording."""
+        return self.baseline_s - sum(t.baseline_s for t in self.terms if t.name == RECORDING)
+
+    @property
+    def unknown_share(self) -> Interval | None:
+        """Bounds of the share of temp I/O in the time, if only these are known."""
+        if TIME_UNKNOWN.isdisjoint(warned.code for warned in self.warnings):
+            return None
+        # ``ceiling_interval_s`` also contains the model's error, so its threshold is higher.
+        bounds_s = self.ceiling_bounds_s or self.ceiling_interval_s
+        notable = PROBLEM_SHARE if self.ceiling_bounds_s is None else NOTABLE_SHARE
+        if bounds_s is None:
+            return 0.0, 1.0
+        left = (s / self.observed_s if self.observed_s else 0.0 for s in bounds_s)
+        high, low = (min(max(1 - share, 0.0), 1.0) for share in left)
+        return (low, high) if high - low > notable else None
 
     @property
     def far_apart(self) -> bool:
@@ -406,6 +413,11 @@ class Forecast(Tabular):
         if self.interval_s is None or self.without_cache_s is not None:
             return False
         return too_wide(*self.interval_s, self.baseline_s) is not None
+
+    @property
+    def bounds_only(self) -> bool:
+        """Whether the interval is the answer: it is far apart, or temp I/O was not timed."""
+        return self.far_apart or self.unknown_share is not None
 
     def ceiling_text(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
         """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
@@ -450,7 +462,7 @@ class Forecast(Tabular):
 
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""
-        unknown = self.forecast_s is None or self.far_apart
+        unknown = self.forecast_s is None or self.bounds_only
         rows = [] if unknown else term_rows(self, self.terms_by_name)
         notes = [
             f"Warning: {warned.message}" + (f". {warned.next_step}" if warned.next_step else "")
@@ -477,23 +489,3 @@ def term_rows(forecast: Forecast, terms: Iterable[Term]) -> list[list[Any]]:
     """A row of TERM_COLUMNS for each of ``terms``, and for the elapsed time."""
     rows = [[t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s] for t in terms]
     return [*rows, ["elapsed", None, None, forecast.baseline_s, forecast.forecast_s]]
-
-
-EXPLANATIONS = Path(__file__).with_name("explained.toml")
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """A warning's title, why it weakens a number, and the next step, by engine or for all."""
-
-    title: str
-    cause: str
-    next_step: str
-    by_engine: Mapping[str, str] = field(default_factory=dict)
-
-
-@cache
-def explanations() -> Mapping[str, Explanation]:
-    """The explanation of each warning by code."""
-    record = tomllib.loads(EXPLANATIONS.read_text(encoding="utf-8"))
-    return {code: Explanation(**about) for code, about in record.items()}

@@ -10,7 +10,10 @@ from spillcast.forecast.result import (
     CHANGES,
     DATA_READS,
     FORECAST_SCHEMA,
+    NOTABLE_SHARE,
+    PROBLEM_SHARE,
     RECORDING,
+    TIME_UNKNOWN,
     WAIT,
     ZERO_LATENCY,
     Forecast,
@@ -39,17 +42,11 @@ UPPER_BOUND_HINT = (
     "For the entire query give --elapsed TIME, --written SIZE or a previous run (--history), or "
     "record until its temp writes slow down."
 )
-#: Storage is the problem if faster storage can save at least this share of the time.
-PROBLEM_SHARE = 0.5
-#: The least share of the time that a sentence mentions.
-NOTABLE_SHARE = 0.1
 
 #: ``storage`` is the problem; ``partly``: for a part of the time; ``data``: reads of tables are;
 #: ``memory``: the page cache holds the temp files; ``other``: no storage for temp files helps;
 #: ``none``: no target has a number.
 VerdictKind = Literal["storage", "partly", "data", "memory", "other", "none"]
-#: Warnings of evidence with only bounds of the time of temp I/O.
-TIME_UNKNOWN = frozenset({"time-unknown", "cached-io", "io-unknown"})
 
 
 @dataclass(frozen=True)
@@ -119,14 +116,14 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     fixes = _fixes(valid)
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     cached = {f.target: f.without_cache_s for f in valid if f.without_cache_s is not None}
-    uncached_kind: VerdictKind = "partly" if unknown_share(query) else _kind(query)
+    uncached_kind: VerdictKind = "partly" if query.unknown_share else _kind(query)
     kind: VerdictKind = "memory" if cached else uncached_kind
     # Reads of tables come first, also if the page cache holds the temp files.
     lines = [_where_time_goes(query, "data" if uncached_kind == "data" else kind)]
     if uncached_kind == "data" and query.warm is not None:
         warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
         lines.append(f"With those files cached it would take {warm} instead of {now}.")
-    if unknown_share(query) is not None:
+    if query.unknown_share is not None:
         lines += [w.next_step for w in query.warnings if w.code in TIME_UNKNOWN and w.next_step]
     if query.to_come is not None and query.to_come.still_writing:
         lines.insert(0, f"{capitalized(query.to_come.still_writing_text)}. {UPPER_BOUND_HINT}")
@@ -137,7 +134,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     return Verdict(
         kind=kind,
         sentences=lines,
-        temp_share=None if unknown_share(query) else _share(query, temp_s(query)),
+        temp_share=None if query.unknown_share else _share(query, temp_s(query)),
         data_share=_share(query, _term_s(query, DATA_READS)),
         fixes=gaining,
     )
@@ -159,7 +156,7 @@ def rank(forecast: Forecast) -> Interval:
     """
     if forecast.forecast_s is None:
         return float("inf"), float("inf")
-    if forecast.interval_s is not None and unknown_share(forecast) is not None:
+    if forecast.interval_s is not None and forecast.unknown_share is not None:
         return forecast.interval_s
     return (max(forecast.forecast_s, forecast.without_cache_s or 0.0),) * 2
 
@@ -171,12 +168,7 @@ def notable_s(saved_s: float, elapsed_s: float) -> float:
 
 def temp_s(query: Forecast) -> float:
     """Time in calls on temp files, or in other I/O that depends on the storage."""
-    return max(_observed_s(query) - sum(term.baseline_s for term in _independent_terms(query)), 0.0)
-
-
-def _observed_s(query: Forecast) -> float:
-    """The elapsed time without the cost of recording."""
-    return query.baseline_s - _term_s(query, RECORDING)
+    return max(query.observed_s - sum(term.baseline_s for term in _independent_terms(query)), 0.0)
 
 
 def _independent_terms(query: Forecast) -> list[Term]:
@@ -204,12 +196,12 @@ def _has_other_waits(query: Forecast) -> bool:
 
 
 def _share(query: Forecast, s: float) -> float:
-    observed_s = _observed_s(query)
+    observed_s = query.observed_s
     return s / observed_s if observed_s else 0.0
 
 
 def _kind(query: Forecast) -> VerdictKind:
-    observed_s, data_s = _observed_s(query), _term_s(query, DATA_READS)
+    observed_s, data_s = query.observed_s, _term_s(query, DATA_READS)
     saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
     if saved >= PROBLEM_SHARE:
         return "storage"
@@ -226,7 +218,8 @@ def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
     temp_share, data_share = (format_share(_share(query, s)) for s in times_s)
     io, comma = _io_name(query), "," if "," in of else ""
     other = _largest_other_term(query)
-    if (bounds := unknown_share(query)) is not None:
+    if query.unknown_share is not None:
+        bounds = " to ".join(map(format_share, query.unknown_share))
         sentence = f"how long {io} took is not known: {bounds} of {of}."
     elif kind == "storage":
         problem = "that" if _has_other_waits(query) else "storage"
@@ -247,28 +240,6 @@ def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
     return capitalized(sentence)
 
 
-def unknown_share(query: Forecast) -> str | None:
-    """The range of the share of temp I/O, such as ``10 % to 40 %``, if only bounds are known."""
-    if TIME_UNKNOWN.isdisjoint(warned.code for warned in query.warnings):
-        return None
-    # ``ceiling_interval_s`` also contains the model's error, so its threshold is higher.
-    bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
-    notable = PROBLEM_SHARE if query.ceiling_bounds_s is None else NOTABLE_SHARE
-    if bounds_s is None:
-        return f"{format_share(0.0)} to {format_share(1.0)}"
-    shares = (1 - _share(query, s) for s in reversed(bounds_s))
-    low, high = (min(max(share, 0.0), 1.0) for share in shares)
-    return f"{format_share(low)} to {format_share(high)}" if high - low > notable else None
-
-
-def bounds_only(forecast: Forecast) -> bool:
-    """Whether the interval is the answer, because its middle is no forecast.
-
-    Only bounds of the time of temp I/O are known, or its ends are too far apart.
-    """
-    return forecast.far_apart or unknown_share(forecast) is not None
-
-
 def _largest_other_term(query: Forecast) -> str:
     """The largest term besides I/O and data reads; empty if it is below NOTABLE_SHARE."""
     others = [term for term in _independent_terms(query) if term.name != DATA_READS]
@@ -284,7 +255,7 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
     fixes = [
         Fix(
             target=forecast.target,
-            forecast_s=None if bounds_only(forecast) else forecast.forecast_s,
+            forecast_s=None if forecast.bounds_only else forecast.forecast_s,
             interval_s=forecast.interval_s,
             cost=forecast.cost,
             best_value=forecast.best_value,
@@ -308,7 +279,7 @@ def _fixes(valid: Sequence[Forecast]) -> list[Fix]:
 
 def memory_fixes(query: Forecast) -> list[Fix]:
     """Work memory, or memory of Spark's executors, with which nothing spills."""
-    is_bounded, fixes = unknown_share(query) is not None, list[Fix]()
+    is_bounded, fixes = query.unknown_share is not None, list[Fix]()
     if query.work_memory is not None:
         enough = query.work_memory.enough
         fix = Fix(
@@ -336,7 +307,7 @@ def _advice(query: Forecast, kind: VerdictKind, fixes: Sequence[Fix]) -> str:
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]
     if query.target == ZERO_LATENCY and {fix.target for fix in gaining} <= {ZERO_LATENCY}:
-        if query.ceiling_interval_s is not None and unknown_share(query) is not None:
+        if query.ceiling_interval_s is not None and query.unknown_share is not None:
             low, high = map(format_duration, query.ceiling_interval_s)
             return f"Zero-latency storage would leave {low} to {high} of {now}."
         return f"{capitalized(query.ceiling_text(of=f' of {now}'))}."
@@ -382,7 +353,7 @@ def in_memory_sentences(
 
 def _is_data_reads_only(query: Forecast, kind: VerdictKind) -> bool:
     """Whether the problem is reads of tables, with temp I/O below NOTABLE_SHARE."""
-    return kind == "data" and temp_s(query) < NOTABLE_SHARE * _observed_s(query)
+    return kind == "data" and temp_s(query) < NOTABLE_SHARE * query.observed_s
 
 
 def priced(
@@ -478,7 +449,7 @@ class Forecasts(list[Forecast], Tabular):
         rows: list[list[Any]] = [["today", self[0].baseline_s, None, None, ""]]
         for f in self:
             remarks = f.refused or ", ".join(warning.code for warning in f.warnings)
-            elapsed_s, speedup = (None, None) if bounds_only(f) else (f.forecast_s, f.speedup)
+            elapsed_s, speedup = (None, None) if f.bounds_only else (f.forecast_s, f.speedup)
             rows.append([f.target, elapsed_s, f.interval_s, speedup, remarks])
         return Display(verdict(self).text, _TARGET_COLUMNS, rows)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.projection import BUSY_REPORTED, Projection, projection
 from spillcast.forecast.remaining.progress import FILES_SOURCE
-from spillcast.forecast.result import Caveat
 from spillcast.forecast.verdict import HELPS_LITTLE_SHARE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s

@@ -15,8 +15,9 @@ from spillcast.document import key, written
 from spillcast.engines.queries import RunResult
 from spillcast.errors import EvidenceUnknown, PathMissing
 from spillcast.evidence.counts import Counts
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.result import TERM_TYPES, Caveat, Forecast, Term
+from spillcast.forecast.result import TERM_TYPES, Forecast, Term
 from spillcast.gate import object_of, reading
 from spillcast.lab.run import lost_shares
 from spillcast.recording import Recording

@@ -23,7 +23,6 @@ from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import FORECAST_SCHEMA, RUN_QUEUE, ZERO_LATENCY
-from spillcast.forecast.verdict import bounds_only
 from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import (
     Case,
@@ -104,7 +103,7 @@ def actual_run(executed: Executed) -> ActualRun:
 
 def _of_terms(forecast: Forecast) -> ActualRun:
     # If only bounds of the time of temp I/O are known, the total is known, but no term.
-    terms = [] if bounds_only(forecast) else forecast.terms_by_name
+    terms = [] if forecast.bounds_only else forecast.terms_by_name
     terms_s, moved = {term.name: term.baseline_s for term in terms}, forecast.moved
     return ActualRun(
         forecast.baseline_s, terms_s, moved.count or None, moved.bytes or 0, forecast.statement
@@ -132,15 +131,10 @@ class ForecastCheck:
     def error(self) -> float:
         """Forecast over measured, minus 1; of bounds the nearest one counts."""
         forecast_s = self.forecast.forecast_s or 0.0
-        if self.bounded and self.forecast.interval_s is not None:
+        if self.forecast.bounds_only and self.forecast.interval_s is not None:
             low_s, high_s = self.forecast.interval_s
             forecast_s = min(max(self.actual.elapsed_s, low_s), high_s)
         return forecast_s / self.actual.elapsed_s - 1
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the forecast has only bounds, so that their middle has no meaning."""
-        return bounds_only(self.forecast)
 
     @property
     def inside(self) -> bool:

@@ -154,7 +154,7 @@ def check_page(check: ForecastCheck) -> Page:
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
     # The middle of bounds would be taken for a forecast.
-    shown = [[name, s, None, was_s] for name, s, _, was_s in rows] if check.bounded else rows
+    shown = [[name, s, None, was_s] for name, s, _, was_s in rows] if forecast.bounds_only else rows
     return Page(
         [Prose([_verdict(check)], indent=""), PrintedTable(_TERMS, shown)],
         PrintedTable(_TERMS, rows),
@@ -171,7 +171,7 @@ def _verdict(check: ForecastCheck) -> str:
     saved = 1 - check.actual.elapsed_s / forecast.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
     result = f"The forecast {outcome}: {forecast.target} took {actual}, {change}; the forecast was"
-    if check.bounded:
+    if forecast.bounds_only:
         return f"{result} {format_interval(interval_s)}, as temp I/O had only bounds."
     estimate = format_estimate(forecast.forecast_s or 0.0, interval_s)
     return f"{result} {estimate}, {100 * check.error:+.1f} % off."

@@ -19,13 +19,11 @@ from spillcast.forecast.result import (
     term_rows,
 )
 from spillcast.forecast.verdict import (
-    bounds_only,
     forecasts_document,
     memory_fixes,
     rank,
     ranked,
     recommended,
-    unknown_share,
     verdict,
 )
 from spillcast.recording import Recording
@@ -38,7 +36,6 @@ from spillcast.units import (
     format_count,
     format_duration,
     format_estimate,
-    format_interval,
     format_speedup,
     interval_name,
 )
@@ -79,7 +76,7 @@ def compared_parts(order: Sequence[Forecast]) -> list[PagePart]:
     parts: list[PagePart] = []
     if any(forecast.forecast_s is not None for forecast in order):
         parts.append(targets_table(order))
-        if unknown_share(order[0]) is not None:
+        if order[0].unknown_share is not None:
             parts.append(Prose([f"  {BOUNDS_ORDER}"]))
     limits = [f"  {f.target}: {f.binding.text}" for f in order if f.binding is not None]
     spilled = [] if order[0].spilled is None else spilled_sentences(order[0].spilled)
@@ -124,19 +121,15 @@ def targets_table(order: Sequence[Forecast]) -> PrintedTable:
         Column("", None, "words"),
     ]
     today_s = first.baseline_s
-    is_bounded = unknown_share(first) is not None
+    is_bounded = first.unknown_share is not None
 
-    def numbers(
-        forecast_s: float | None, interval_s: Interval | None, *, is_bounded: bool = is_bounded
-    ) -> list[Any]:
-        # The middle of bounds that are far apart is not a forecast.
-        shown_s = None if is_bounded else forecast_s
-        return [shown_s, interval_s, today_s / shown_s if shown_s else None]
+    def numbers(elapsed_s: float | None, interval_s: Interval | None) -> list[Any]:
+        return [elapsed_s, interval_s, today_s / elapsed_s if elapsed_s else None]
 
     ranked_rows: list[tuple[Interval, list[Any]]] = []
     for f in order:
         if f.target != ZERO_LATENCY:
-            times = numbers(f.forecast_s, f.interval_s, is_bounded=bounds_only(f))
+            times = numbers(None if f.bounds_only else f.forecast_s, f.interval_s)
             cells = [f.target, *times, f.cost, _remark(f)]
             ranked_rows.append((rank(f), cells))
     for fix in memory_fixes(first):
@@ -144,7 +137,8 @@ def targets_table(order: Sequence[Forecast]) -> PrintedTable:
         ranked_rows.append((fix.rank, cells))
     limit_s, limit_interval_s = first.ceiling_s, first.ceiling_interval_s
     limit_rank = limit_interval_s if is_bounded and limit_interval_s else (limit_s, limit_s)
-    ranked_rows.append((limit_rank, [NO_LATENCY, *numbers(limit_s, limit_interval_s), None, ""]))
+    limit = numbers(None if is_bounded else limit_s, limit_interval_s)
+    ranked_rows.append((limit_rank, [NO_LATENCY, *limit, None, ""]))
     today = NOW if first.supposed is None else SUPPOSED_NOW
     ranked_rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
     return PrintedTable(columns, [cells for _, cells in sorted(ranked_rows, key=itemgetter(0))])
@@ -205,7 +199,7 @@ def details(forecasts: Sequence[Forecast]) -> list[PagePart]:
     for forecast in forecasts:
         warnings = [warning for warning in forecast.warnings if warning not in common]
         parts += terms_parts(forecast, forecasts)
-        if forecast.speedup is not None and not bounds_only(forecast):
+        if forecast.speedup is not None and not forecast.bounds_only:
             slower = ": the query gets slower" if forecast.speedup < 1 else ""
             parts.append(Prose([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
         parts.append(Prose(_remarks(forecast, warnings)))
@@ -229,14 +223,11 @@ def _warning_in_full(warning: Caveat) -> list[str]:
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[PagePart]:
     """The forecast in a sentence, ``beside`` the others, its terms, and the stages of Spark."""
-    if forecast.interval_s is not None and bounds_only(forecast):
-        bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
-        run = forecast.subject or "this run"
-        sentence = f"On {forecast.target} {run} would take {bounds} instead of {today}."
+    if forecast.interval_s is not None and forecast.bounds_only:
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
         if not rows:
-            return [Prose([sentence], indent="")]
-        title = f"{sentence} Its temp I/O, whose time was not measured:"
+            return [Prose([forecast.sentence()], indent="")]
+        title = f"{forecast.sentence()} Its temp I/O, whose time was not measured:"
         return [TitledTable(title, PrintedTable(TERM_COLUMNS[:3], rows), indent="")]
     if forecast.forecast_s is None:
         return [Prose([forecast.sentence(beside)], indent="")]

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from spillcast.evidence.postgres.work_memory import PlanSpills, enough_bytes
 from spillcast.forecast import Forecast
-from spillcast.forecast.verdict import bounds_only, unknown_share
 from spillcast.forecast.work_memory import (
     NOW,
     PGA_TARGET,
@@ -36,7 +35,7 @@ SERIAL_SHARE, PARALLEL_SHARE = 0.1, 0.5
 
 def work_memory_text(forecast: Forecast) -> list[str]:
     """Sentences about enough work memory, its upper bound, and one pass for sorts."""
-    memory, is_bounded = forecast.work_memory, unknown_share(forecast) is not None
+    memory, is_bounded = forecast.work_memory, forecast.unknown_share is not None
     assert memory is not None
     enough = memory.enough
     was = f" (it was {format_setting(memory.current_bytes)})" if memory.current_bytes else ""
@@ -135,9 +134,9 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Me
     sizes: Sequence[int | None] = [None]
     if first.work_memory is not None:
         sizes = memory_sizes(first.work_memory)
-    today = MemoryCell(NOW, None, first.baseline_s, bounds_only=unknown_share(first) is not None)
+    today = MemoryCell(NOW, None, first.baseline_s, bounds_only=first.unknown_share is not None)
     targets = [
-        MemoryCell(word, None, f.forecast_s or 0.0, f.interval_s, bounds_only(f))
+        MemoryCell(word, None, f.forecast_s or 0.0, f.interval_s, f.bounds_only)
         for word, f in answered
     ]
     return [

@@ -26,6 +26,7 @@ from spillcast.errors import InputError, OptionInvalid, Refusal, TargetInvalid, 
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize
 from spillcast.evidence.oracle.trace import OPEN_SHARE
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -45,7 +46,7 @@ from spillcast.forecast.oracle.parts import (
     window_error,
 )
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import WAIT, Caveat, Forecast, Interval, Term
+from spillcast.forecast.result import WAIT, Forecast, Interval, Term
 from spillcast.forecast.warnings import AMPLIFIED, probe_warnings, provenance_warnings
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY

@@ -23,15 +23,9 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.spark import Application
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import (
-    Caveat,
-    Forecast,
-    Interval,
-    StageForecast,
-    Term,
-    WithoutSpills,
-)
+from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, WithoutSpills
 from spillcast.forecast.spark.simulated import Resources, SimulatedRun, stage_forecasts
 from spillcast.forecast.workload.resources import DIRTY_SHARE
 from spillcast.recording import OPS

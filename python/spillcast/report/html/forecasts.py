@@ -4,11 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from spillcast.forecast import Forecast
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.remaining.progress import FILES_SOURCE
-from spillcast.forecast.result import Caveat, Remaining
+from spillcast.forecast.result import Remaining
 from spillcast.forecast.spark import TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
-from spillcast.forecast.verdict import bounds_only, ranked, unknown_share, verdict
+from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report import PagePart, Prose, TitledTable
 from spillcast.report import forecast as terminal
@@ -69,7 +70,7 @@ def sections(forecasts: Sequence[Forecast]) -> list[Section]:
 def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[PagePart]:
     """The terms of a forecast under its target and time; the chart above has the limit."""
     for part in terminal.terms_parts(forecast, listed):
-        if isinstance(part, TitledTable) and not bounds_only(forecast):
+        if isinstance(part, TitledTable) and not forecast.bounds_only:
             text = format_estimate(forecast.forecast_s or 0.0, forecast.interval_s)
             part = replace(part, title=f"On {forecast.target}: {text}")
         yield part
@@ -77,7 +78,7 @@ def _terms_parts(forecast: Forecast, listed: Sequence[Forecast]) -> Iterator[Pag
 
 def _stages(order: Sequence[Forecast]) -> list[Figure]:
     """The longest stages of a Spark application as spans, today and on the best target."""
-    best = next((f for f in order if f.stages and not bounds_only(f)), None)
+    best = next((f for f in order if f.stages and not f.bounds_only), None)
     if best is None:
         return []
     longest = sorted(best.stages, key=lambda stage: -max(stage.baseline_s, stage.forecast_s))
@@ -108,12 +109,12 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
 
 def _bars(answered: Sequence[Forecast], table: PrintedTable) -> Figure:
     """The time today and on each target by term, with intervals; or only intervals."""
-    first, is_bounded = answered[0], unknown_share(answered[0]) is not None
+    first, is_bounded = answered[0], answered[0].unknown_share is not None
     interval = interval_name(first.confidence)
     today = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
     caption = f"The line at the end of a bar is its {interval}."
     colours, parts = _term_colours(answered), {today: _term_sums(first, "baseline_s")}
-    parts |= {f.target: _term_sums(f, "forecast_s") for f in answered if not bounds_only(f)}
+    parts |= {f.target: _term_sums(f, "forecast_s") for f in answered if not f.bounds_only}
     if is_bounded:
         caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
         caption += f"{terminal.BOUNDS_ORDER}."

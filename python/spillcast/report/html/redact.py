@@ -14,13 +14,14 @@ from typing import Any
 from spillcast.document import keys_of
 from spillcast.evidence.oracle.ash_profile import ON_CPU
 from spillcast.fleet.dataset import UNKNOWN
+from spillcast.forecast.caveat import explanations
 from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
     FILES_SOURCE,
     HISTORY_SOURCE,
     PLAN_SOURCE,
 )
-from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, explanations
+from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE
 from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
