@@ -1,18 +1,12 @@
-"""Reads rows that Oracle's clients and IDEs write as commands, records or several lines each."""
+"""Reads what Oracle's clients and IDEs write as commands, records or several lines each."""
 
 import re
 from itertools import chain, groupby, takewhile
 
-from spillcast.evidence.table_rows import KNOWN_COLUMNS
+from spillcast.evidence.table_rows import EXPORTED_COLUMNS
 from spillcast.evidence.tables import as_lines
 
 _INSERT = re.compile(r"\binsert\s+into\s[^()]{1,200}\(([^()]*)\)\s*values\b", re.IGNORECASE)
-#: Known columns, and those of wait views and ASH, whose readers read other forms of tables.
-_EXPORTED_COLUMNS = re.compile(
-    rf"{KNOWN_COLUMNS.pattern}|^(?=.*\bevent\b).*\btotal_waits\b"
-    r"|^(?=.*\bsample_time\b).*\bsession_(?:id|state)\b",
-    re.IGNORECASE,
-)
 #: A column of a record beside its value, as in print_table and in SQL Developer's XML, and its end.
 _BESIDE = re.compile(
     r"\s*(?:([A-Z][\w$#]*+) *: ?(.*)|<COLUMN NAME=\"([^\"]+)\"><!\[CDATA\[(.*)\]\]></COLUMN>)\s*"
@@ -21,15 +15,19 @@ _BESIDE = re.compile(
 _SEARCHED_MAX = 1000
 _RECORD_END = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
-#: A conversion to a time, without its quotes.
-_TIME_IN_SQL = re.compile(r"^to_(?:date|timestamp)\w*\((.*),[^,]*\)$", re.IGNORECASE)
+#: A conversion to a time or a literal of a time, without its quotes.
+_TIME_IN_SQL = re.compile(
+    r"^(?:to_(?:date|timestamp)\w*\((.*),[^,]*\)|(?:date|timestamp)(\d.*))$", re.IGNORECASE
+)
+_XML_REPORT = re.compile(r"<(?:report|sql_monitor_report)\b")
+_BROKEN_MIN = 3
 _SQL_TOKEN = re.compile(r"'(?>(?:[^']|'')*)'|['(),;]|[^'(),;]++")
 
 
 def inserts(lines: list[str]) -> list[str] | None:
     """Rows of statements in INSERT commands, as IDEs export them."""
     _, *parts = _INSERT.split("\n".join(lines))
-    if len(set(parts[::2])) != 1 or not _EXPORTED_COLUMNS.search(parts[0].replace("\n", " ")):
+    if len(set(parts[::2])) != 1 or not EXPORTED_COLUMNS.search(parts[0].replace("\n", " ")):
         return None
     rows: list[list[str]] = []
     depth = 0
@@ -47,14 +45,14 @@ def inserts(lines: list[str]) -> list[str] | None:
                 rows[-1][-1] += token[1:-1].replace("''", "'") if token[0] == "'" else token.strip()
     if depth:
         return None
-    rows = [[_TIME_IN_SQL.sub(r"\1", cell) for cell in row] for row in rows]
+    rows = [[_TIME_IN_SQL.sub(r"\1\2", cell) for cell in row] for row in rows]
     return as_lines([name.strip(' "`\n') for name in parts[0].split(",")], rows)
 
 
 def beside(lines: list[str]) -> list[str] | None:
     """Records with the name of each column beside its value, as CSV."""
     fields = filter(None, map(_BESIDE.fullmatch, lines[:_SEARCHED_MAX]))
-    if not _EXPORTED_COLUMNS.search(" ".join(field[1] or field[3] for field in fields)):
+    if not EXPORTED_COLUMNS.search(" ".join(field[1] or field[3] for field in fields)):
         return None
     others: list[str] = []
     records: list[dict[str, str]] = [{}]
@@ -94,7 +92,7 @@ def stacked(lines: list[str]) -> list[str] | None:
     while end + 1 < len(lines) and is_heading(end):
         end += 2
     names, rules = lines[first:end:2], lines[first + 1 : end : 2]
-    if not _EXPORTED_COLUMNS.search(" ".join(names)):
+    if not EXPORTED_COLUMNS.search(" ".join(names)):
         return None
     at_prompt = next((at for at in range(end, len(lines)) if lines[at].startswith("SQL>")), None)
     # Each page has the headings again.
@@ -113,6 +111,20 @@ def stacked(lines: list[str]) -> list[str] | None:
     ]
     below = [] if at_prompt is None else lines[at_prompt:]
     return [*lines[:first], *joined, *chain(*parts[count:]), *below]
+
+
+def broken_xml(lines: list[str]) -> list[str] | None:
+    """Joins lines of a report that SQL*Plus broke at its width, even within names and figures."""
+    begin = next((at for at, line in enumerate(lines) if _XML_REPORT.match(line)), len(lines))
+    width = max(map(len, lines[begin:]), default=0)
+    whole = [""]
+    for line in lines[begin:]:
+        whole[-1] += line
+        if len(line) < width:
+            whole.append("")
+    # A single line of this length is not broken.
+    is_broken = len(lines) - begin > len(whole) + _BROKEN_MIN
+    return [*lines[:begin], *whole] if is_broken else None
 
 
 def _parts(lines: list[str]) -> list[list[str]]:

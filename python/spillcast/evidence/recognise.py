@@ -317,7 +317,7 @@ KINDS: Sequence[EvidenceKind] = (
             "|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)])),
     _report(1.5, "waits by event", "oracle.awr.read",
             r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
-            r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
+            r"|direct path (?:read|write) temp(?:\s*</?t[dr]\b|['\"]? *[,;\t])"
             r"|:\s*direct path (?:read|write) temp\s",
             "item sql_id block"),
     _too_little("samples of Snapper", r"^[^\S\n]*ActSes\s+%Thread\b",

@@ -29,6 +29,12 @@ KNOWN_COLUMNS = re.compile(
     r"|^(?=.*\bsql_exec_id\b).*\bphysical_read_requests\b",
     re.I,
 )
+#: Known columns, and those of Oracle's wait views and ASH, whose readers read more forms of tables.
+EXPORTED_COLUMNS = re.compile(
+    rf"{KNOWN_COLUMNS.pattern}|^(?=.*\bevent\b).*\btotal_waits\b"
+    r"|^(?=.*\bsample_time\b).*\bsession_(?:id|state)\b",
+    re.IGNORECASE,
+)
 _KNOWN_NAMES = ("temp_blks_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
 #: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
 _TABLE = re.compile(
@@ -259,19 +265,23 @@ class _Page(HTMLParser):
         self.tables: list[HtmlRows] = []
         self._rows: list[list[tuple[str, str]]] = []
         self._cell: str | None = None
+        self._tag = ""
         #: The number of columns and of rows that the cell spans.
         self._span = 1, 1
         #: By column, the number of the last row that a cell spans, from 1, and the cell.
         self._spanned: dict[int, tuple[int, tuple[str, str]]] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in ("table", "tr", "td", "th"):
+            # HTML does not require the end of a cell.
+            self._end_cell()
         if tag == "table":
             self._rows, self._spanned = [], {}
             self.tables.append(self._rows)
         elif tag == "tr":
             self._rows.append([])
         elif tag in ("td", "th"):
-            self._cell = ""
+            self._cell, self._tag = "", tag
             spans = dict(attrs)
             columns, rows = (
                 int(text) if re.fullmatch(r"[1-9]\d{,4}", text := spans.get(name) or "") else 1
@@ -286,18 +296,21 @@ class _Page(HTMLParser):
             self._cell += data.translate(BLANKS)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th") and self._cell is not None:
-            if self._rows:
-                self._add_spanned()
-                columns, rows = self._span
-                for text in (self._cell, *[""] * (columns - 1)):
-                    if rows > 1 and len(self._rows[-1]) < _COLUMNS_MAX:
-                        last = len(self._rows) + rows - 1
-                        self._spanned[len(self._rows[-1])] = last, (tag, text)
-                    self._rows[-1].append((tag, text))
-            self._cell = None
-        elif tag == "tr" and self._rows:
+        if tag in ("td", "th", "tr", "table"):
+            self._end_cell()
+        if tag == "tr" and self._rows:
             self._add_spanned()
+
+    def _end_cell(self) -> None:
+        if self._cell is not None and self._rows:
+            self._add_spanned()
+            columns, rows = self._span
+            for text in (self._cell, *[""] * (columns - 1)):
+                if rows > 1 and len(self._rows[-1]) < _COLUMNS_MAX:
+                    last = len(self._rows) + rows - 1
+                    self._spanned[len(self._rows[-1])] = last, (self._tag, text)
+                self._rows[-1].append((self._tag, text))
+        self._cell = None
 
     def _add_spanned(self) -> None:
         """Add cells of rows above that span the next columns of this row."""

@@ -5,7 +5,7 @@ import io
 import re
 from itertools import dropwhile, pairwise, takewhile
 
-from spillcast.evidence.table_rows import KNOWN_COLUMNS, html_tables, unescaped
+from spillcast.evidence.table_rows import EXPORTED_COLUMNS, KNOWN_COLUMNS, html_tables, unescaped
 
 _BARS = "|│║┃┆"
 #: psql's marks at the end of a line that continues in the next.
@@ -15,8 +15,15 @@ _WRAPS = (".", "…")
 _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
+#: The types that DuckDB prints below the names of columns.
+_TYPES = re.compile(
+    r"\s*│(?>(?: +(?:varchar|u?int\d+|double|decimal\(\d+,\d+\)|timestamp) +│)+)\s*"
+)
 _JIRA_HEADING = re.compile(r"\s*\|\|[^|].*\|\|\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
+#: The heading of an Oracle plan in a Unicode table, and strokes of such tables.
+_BOXED_PLAN = re.compile(r"[│┃║]\s*Id\s*[│┃║]\s*Operation\b", re.IGNORECASE)
+_IN_ASCII = str.maketrans("│┃║─━═", "|||---")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
@@ -69,6 +76,13 @@ def html_page(lines: list[str]) -> list[str] | None:
     return plain or None
 
 
+def boxed(lines: list[str]) -> list[str] | None:
+    """Plans of Oracle in tables that a client draws in Unicode, in ASCII as Oracle prints them."""
+    if not any(map(_BOXED_PLAN.search, lines)):
+        return None
+    return [re.sub("[┌-╬]", "+", line.translate(_IN_ASCII)) for line in lines]
+
+
 def data_frame(lines: list[str]) -> list[str] | None:
     """A printed data frame: numbered rows, right-aligned below names; a wide one is in parts."""
     parts: list[list[str]] = []
@@ -79,7 +93,7 @@ def data_frame(lines: list[str]) -> list[str] | None:
             parts[-1].append(line)
     parts = [part for part in parts if len(part) > 1]
     names = [name for heading, *_ in parts for name in heading.split()]
-    is_known = len(names) > 2 and KNOWN_COLUMNS.search(" ".join(names)) is not None
+    is_known = len(names) > 2 and EXPORTED_COLUMNS.search(" ".join(names)) is not None
     if not is_known or len({len(part) for part in parts}) != 1:
         return None
     rows: list[list[str]] = [[] for _ in parts[0][1:]]
@@ -95,7 +109,7 @@ def data_frame(lines: list[str]) -> list[str] | None:
 
 def grid(lines: list[str]) -> list[str] | None:
     """Tables with a heading above a rule; a table ends before the heading of the next."""
-    lines = [part for line in lines for part in _with_rule(line)]
+    lines = [part for line in lines for part in _with_rule(line) if not _TYPES.fullmatch(part)]
     rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
     if not rules:
         return None
@@ -152,7 +166,9 @@ def _is_known_table(lines: list[str], at: int) -> bool:
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
-    return KNOWN_COLUMNS.search(heading) is not None or is_json
+    # Oracle's clients separate columns by blanks; their tables with bars are those of others.
+    known = KNOWN_COLUMNS if has_one_column else EXPORTED_COLUMNS
+    return known.search(heading) is not None or is_json
 
 
 def _is_end(line: str) -> bool:

@@ -150,10 +150,11 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
-#: Keys of a plan, of a row of pg_stat_statements or ClickHouse's log, and of a DuckDB profile;
+#: Keys of a plan, of a row of pg_stat_statements, ClickHouse's log or a view of Oracle's waits, and
+#: of a DuckDB profile;
 #: ``inner`` is a key inside such a profile.
 _KEY = re.compile(
-    r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)'
+    r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)|(?i:total_waits)'
     r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
 )
 #: Text that occurs only in plans.
@@ -491,8 +492,9 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(_page_of_plan, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
-    *(_logfmt, _broken_json, _plans_in_code, _quoted_cells),
+    *(_logfmt, exported_rows.broken_xml, _broken_json, _plans_in_code, _quoted_cells),
     *_EXPORTS,
+    tables.boxed,
     *(tables.headless, tables.expanded, tables.column, tables.grid),
     _logged,
 )

@@ -14,11 +14,19 @@ from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError, No
 from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
+
+def broken(report):
+    """As SQL*Plus prints it in lines of 80 characters."""
+    lines = report.splitlines()
+    return "\n".join(line[at : at + 80] for line in lines for at in range(0, len(line) or 1, 80))
+
+
 FORMS = {
     "run.txt": monitor_reports.text,
     "run.xml": monitor_reports.xml,
     "escaped.html": lambda **how: f"<pre>{escape(monitor_reports.xml(**how))}</pre>",
     "active.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how)),
+    "broken.xml": lambda **how: broken(monitor_reports.xml(**how)),
     "plain.html": lambda **how: monitor_reports.active(monitor_reports.xml(**how), packed=False),
 }
 

@@ -1,5 +1,7 @@
 """Forms in which Oracle's clients export rows: wait views and ASH, each with the same answer."""
 
+from datetime import datetime
+
 import pytest
 
 from cases import cases
@@ -84,10 +86,40 @@ def numbered(rows):
     return "".join("\t".join(map(str, row)) + "\n" for row in cells)
 
 
+def boxed(rows):
+    """DuckDB, which prints the types of columns below their names."""
+    types = ["int64" if isinstance(cell, int) else "varchar" for cell in rows[0].values()]
+    cells = [list(rows[0]), types, *(row.values() for row in rows)]
+    heading, kinds, *body = (f"│ {' │ '.join(f'{cell:>22}' for cell in row)} │\n" for row in cells)
+    rule = "─" * 24
+    top, middle, bottom = (
+        f"{begin}{joint.join([rule] * len(types))}{end}\n"
+        for begin, joint, end in ("┌┬┐", "├┼┤", "└┴┘")
+    )
+    return f"{top}{heading}{kinds}{middle}{''.join(body)}{bottom}"
+
+
+def frame(rows):
+    """pandas."""
+    lines = [["", *rows[0]], *([at, *row.values()] for at, row in enumerate(rows))]
+    return "".join(f"{at:<2}" + "".join(f"{cell:>24}" for cell in row) + "\n" for at, *row in lines)
+
+
+def confluence(rows):
+    body = "".join(f"|{'|'.join(map(str, row.values()))}|\n" for row in rows)
+    return f"||{'||'.join(rows[0])}||\n{body}"
+
+
+def html(rows):
+    """HTML does not require the ends of rows and cells."""
+    body = "".join(f"<tr>{''.join(f'<td>{cell}' for cell in row.values())}" for row in rows)
+    return f"<table><tr>{''.join(f'<th>{name}' for name in rows[0])}{body}</table>"
+
+
 FORMS = [printed, developer_xml, developer_inserts, stacked]
 
 
-@cases("form", [*FORMS, numbered])
+@cases("form", [*FORMS, numbered, boxed, frame, confluence, repr, html])
 def test_rows_of_a_wait_view(figures, form):
     result = figures(form(WAITS), elapsed_s=600)
     assert (result.reads.count, result.writes.count) == (9434, 1368)
@@ -164,6 +196,17 @@ def test_commands_that_are_too_long_to_unwrap_are_refused(tmp_path, monkeypatch)
     assert find_evidence([path]).ash == [path]
     with pytest.raises(FileTooLarge):
         read_ash(path)
+
+
+@cases("unit", [1, 1000, 1_000_000, 1_000_000_000])
+def test_samples_with_times_since_1970(tmp_path, unit):
+    rows = "".join(
+        f"{(1728900000 + s) * unit},133,WAITING,{WAITS[0]['EVENT']}\n" for s in range(12)
+    )
+    (path := tmp_path / "ash.csv").write_text(f"SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n{rows}")
+    ash = read_ash(path)
+    assert ash.began == datetime(2024, 10, 14, 10)
+    assert ash.samples["time_ns"].to_pylist() == [s * 10**9 for s in range(12)]
 
 
 def test_sqlcl_underlines_with_low_lines(figures):

@@ -25,6 +25,13 @@ def test_a_plan_without_its_rules_is_read(figures):
         figures(PLAN[: PLAN.index("|   2 |")])
 
 
+def test_a_plan_in_a_unicode_table(figures):
+    heading, *rows = PLAN.replace("|", "│").splitlines()
+    rule = "─" * (len(heading) - 2)
+    result = figures("\n".join([f"┌{rule}┐", heading, f"├{rule}┤", *rows, f"└{rule}┘"]))
+    assert (result.elapsed_s, result.reads.bytes) == (34.46, 6000 * BLOCK)
+
+
 def test_a_plan_of_all_executions_is_not_a_single_call(figures):
     assert "3" in figures(PLAN.replace("|      1 |  ", "|      3 |  ")).subject
 

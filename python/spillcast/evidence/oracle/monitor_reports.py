@@ -18,6 +18,7 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.counts import Counts, OpCounts
+from spillcast.evidence.exported_rows import broken_xml
 from spillcast.evidence.numbers import Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import (
     ReportTable,
@@ -195,6 +196,8 @@ def read_xml(path: Path, selection: Selection) -> Counts:
         text = _unpacked(text[packed.end() :].partition("</report>")[0])
     elif _XML_BEGIN not in text:
         text = unwrapped(text)
+    elif whole := broken_xml(text.splitlines()):
+        text = "\n".join(whole)
     *parts, rest = text.split(_XML_END)
     reports = [part[part.find(_XML_BEGIN) :] + _XML_END for part in parts if _XML_BEGIN in part]
     if not reports or _XML_BEGIN in rest:

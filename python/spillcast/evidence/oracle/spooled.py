@@ -346,6 +346,8 @@ _TIMESTAMP = re.compile(
     )?""",
     re.VERBOSE | re.IGNORECASE,
 )
+#: Seconds since 1970, of the years 2001 to 2286, with decimals or in ms, us or ns.
+_SINCE_1970 = re.compile(r"([1-9]\d{9})((?:\d{3}){0,3})(?:\.(\d{1,9}))?")
 _AFTERNOON = ("P", "p", "下", "오후", "午後")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -390,10 +392,14 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
     """Nanoseconds since 1970 of a date and time; None for other texts.
 
     Forms are ``2024-10-14 12:34:56.789``, ``2024-10-14T12:34:56Z``, ``14-OCT-24 12.34.56.789 PM``,
-    ``14.10.24 12:34:56,789000`` and ``2024/10/14``. Offsets from UTC are applied, names of zones
-    are not, because only differences of times are used.
+    ``14.10.24 12:34:56,789000``, ``2024/10/14`` and ``1728909296789``, of s, ms, us or ns. Offsets
+    from UTC are applied, names of zones are not, because only differences of times are used.
     """
-    match = _TIMESTAMP.fullmatch(text.strip())
+    text = text.strip()
+    if since_1970 := _SINCE_1970.fullmatch(text):
+        fraction = since_1970[2] + (since_1970[3] or "")
+        return _within(int(since_1970[1] + fraction.ljust(9, "0")[:9]))
+    match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
     try:
@@ -448,7 +454,8 @@ def chosen_time_ns(
 def has_seconds_in(text: str) -> bool:
     """Whether the date is followed by a time of day with seconds."""
     match = _TIMESTAMP.fullmatch(text.strip())
-    return match is not None and match["second_of_minute"] is not None
+    has_second = match is not None and match["second_of_minute"] is not None
+    return has_second or _SINCE_1970.fullmatch(text.strip()) is not None
 
 
 def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime:
