@@ -4,7 +4,7 @@ import os
 import tempfile
 
 from spillcast.engines import Engine, LabQuery
-from spillcast.engines.queries import QueryProcess, QuerySession, serve
+from spillcast.engines.queries import QueryProcess, QuerySession
 from spillcast.recording.meta import ObservedEngine
 
 BLOCK_BYTES = 16 << 10
@@ -27,8 +27,8 @@ class PaperLab:
         """Does nothing, as there is no table."""
 
     def hold(self, workload, temp, environment):
-        query = {"blocks": workload.rows, "temp": str(temp)}
-        return QueryProcess("Paper", __name__, query, environment)
+        query = {"blocks": workload.rows, "temp": temp}
+        return QueryProcess("Paper", PaperQuery, query, environment)
 
     def describe(self, workload):
         return ObservedEngine("paper", "1.0", query=f"shuffle {workload.rows} blocks")
@@ -37,12 +37,12 @@ class PaperLab:
 class PaperQuery(QuerySession):
     """The query in this process."""
 
-    def __init__(self, query):
-        self.pid, self._query = os.getpid(), query
+    def __init__(self, blocks, temp):
+        self.pid, self._blocks, self._temp = os.getpid(), blocks, temp
 
     def run(self):
-        with tempfile.TemporaryFile(dir=self._query["temp"], buffering=0) as file:
-            blocks = range(self._query["blocks"])
+        with tempfile.TemporaryFile(dir=self._temp, buffering=0) as file:
+            blocks = range(self._blocks)
             for number in blocks:
                 os.pwrite(file.fileno(), os.urandom(BLOCK_BYTES), number * BLOCK_BYTES)
             parts = (os.pread(file.fileno(), BLOCK_BYTES, n * BLOCK_BYTES) for n in blocks)
@@ -50,6 +50,3 @@ class PaperQuery(QuerySession):
 
 
 ENGINE = Engine(name="paper", label="Paper", lab="paper_engine:PaperLab")
-
-if __name__ == "__main__":
-    serve(PaperQuery, OSError)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines import Lab, LabQuery
-from spillcast.engines.queries import QueryProcess, QuerySession, serve
+from spillcast.engines.queries import QueryProcess, QuerySession
 from spillcast.errors import ProgramMissing
 from spillcast.text import sql_literal
 from spillcast.units import parse_bytes
@@ -83,13 +83,13 @@ class DataFusionLab(Lab):
         """A query in a separate process."""
         query = {
             "sql": workload.sql,
-            "tables": {name: str(file) for name, file in self._tables(workload.rows).items()},
-            "temp": str(temp),
+            "tables": self._tables(workload.rows),
+            "temp": temp,
             "memory_bytes": parse_bytes(workload.memory, "memory"),
             "threads": workload.threads,
         }
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
-        return QueryProcess("DataFusion", __name__, query, threads, TIMEOUT_S)
+        return QueryProcess("DataFusion", DataFusionSession, query, threads, TIMEOUT_S)
 
     def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
@@ -102,25 +102,22 @@ class DataFusionLab(Lab):
 class DataFusionSession(QuerySession):
     """The query in a session of this process."""
 
-    def __init__(self, query: Mapping[str, Any]) -> None:
+    def __init__(
+        self, sql: str, tables: Mapping[str, str], temp: str, memory_bytes: int, threads: int
+    ) -> None:
         from datafusion import RuntimeEnvBuilder, SessionConfig, SessionContext
 
-        self.pid, self._sql = os.getpid(), query["sql"]
-        runtime = RuntimeEnvBuilder().with_fair_spill_pool(query["memory_bytes"])
-        config = SessionConfig().with_target_partitions(query["threads"])
-        merge_bytes = MERGE_SHARE * query["memory_bytes"] / query["threads"]
+        self.pid, self._sql = os.getpid(), sql
+        runtime = RuntimeEnvBuilder().with_fair_spill_pool(memory_bytes)
+        config = SessionConfig().with_target_partitions(threads)
+        merge_bytes = MERGE_SHARE * memory_bytes / threads
         reserved = str(round(min(merge_bytes, MERGE_BYTES_MAX)))
         config.set("datafusion.execution.sort_spill_reservation_bytes", reserved)
-        self._context = SessionContext(config, runtime.with_disk_manager_specified(query["temp"]))
-        for name, file in query["tables"].items():
+        self._context = SessionContext(config, runtime.with_disk_manager_specified(temp))
+        for name, file in tables.items():
             self._context.register_parquet(name, file)
 
     def run(self) -> list[Any]:
         """Runs the query and returns its rows."""
         batches = self._context.sql(self._sql).collect()
         return [row for batch in batches for row in batch.to_pylist()]
-
-
-if __name__ == "__main__":
-    # DataFusion raises plain Exception.
-    serve(DataFusionSession, Exception)

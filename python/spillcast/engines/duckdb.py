@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from spillcast.engines import Calibrates, LabQuery, RunsSql
-from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, serve
+from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent
 from spillcast.errors import ExperimentFailed, PathMissing
 from spillcast.interruptible import run_interruptibly
 from spillcast.text import sql_literal
@@ -169,16 +169,18 @@ class DuckDbLab(Calibrates, RunsSql):
         """A query in a separate process."""
         query = {
             "sql": workload.sql,
-            "database": str(self._database(workload.rows)),
+            "database": self._database(workload.rows),
             "settings": {
-                "temp_directory": str(temp),
+                "temp_directory": temp,
                 "memory_limit": workload.memory,
                 "threads": workload.threads,
                 **workload.settings,
             },
-            "program": self._program,
         }
-        return QueryProcess("DuckDB", __name__, query, environment)
+        if self._program is None:
+            return QueryProcess("DuckDB", DuckDbSession, query, environment)
+        query["program"] = self._program
+        return QueryProcess("DuckDB", CommandLineSession, query, environment)
 
     def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query that meta.json keeps."""
@@ -225,16 +227,15 @@ ANSWERED = "spillcast: answered"
 class DuckDbSession(QuerySession):
     """The query in a connection of this process."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(self, sql: str, database: str, settings: Mapping[str, Any]) -> None:
         import duckdb
 
-        self.pid = os.getpid()
-        self._sql = settings["sql"]
-        self._connection = duckdb.connect(settings["database"], read_only=True)
-        for name, value in settings["settings"].items():
+        self.pid, self._sql = os.getpid(), sql
+        self._connection = duckdb.connect(database, read_only=True)
+        for name, value in settings.items():
             self._connection.execute(f"set {name} = {sql_literal(str(value))}")
         self._connection.execute("set preserve_insertion_order = false")
-        self._profiled = "enable_profiling" in settings["settings"]
+        self._profiled = "enable_profiling" in settings
 
     def run(self) -> list[tuple[Any, ...]]:
         """Runs the query and returns its rows."""
@@ -252,12 +253,11 @@ class DuckDbSession(QuerySession):
 class CommandLineSession(QuerySession):
     """The query in DuckDB's command-line client, a process that reads statements from a pipe."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
-        self._sql = settings["sql"]
-        command = [settings["program"], "-init", "/dev/null", "-bail", "-readonly", "-csv",
-                   "-noheader", settings["database"]]  # fmt: skip
+    def __init__(self, sql: str, database: str, settings: Mapping[str, Any], program: str) -> None:
+        self._sql = sql
+        command = [program, "-init", "/dev/null", "-bail", "-readonly", "-csv", "-noheader"]
         self._process = subprocess.Popen(
-            command,
+            [*command, database],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -265,7 +265,7 @@ class CommandLineSession(QuerySession):
             preexec_fn=end_with_parent,
         )
         self.pid = self._process.pid
-        values = settings["settings"] | {"preserve_insertion_order": "false"}
+        values = {**settings, "preserve_insertion_order": "false"}
         statements = (
             f"set {name} = {sql_literal(str(value))};\n" for name, value in values.items()
         )
@@ -276,9 +276,7 @@ class CommandLineSession(QuerySession):
         return [tuple(line.split(",")) for line in self._output_of(f"{self._sql};\n")]
 
     def _output_of(self, statements: str) -> list[str]:
-        """The lines that statements print. duckdb.Error if one fails, which ends the process."""
-        import duckdb
-
+        """The lines that statements print. RuntimeError if one fails, which ends the process."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{statements}select '{ANSWERED}';\n")
@@ -288,15 +286,4 @@ class CommandLineSession(QuerySession):
             if line == ANSWERED:
                 return lines
             lines.append(line)
-        raise duckdb.Error("\n".join(lines) or "the command line ended")
-
-
-def open_session(settings: dict[str, Any]) -> QuerySession:
-    """The session in the command-line client if a program is named, else in this process."""
-    return CommandLineSession(settings) if settings.get("program") else DuckDbSession(settings)
-
-
-if __name__ == "__main__":
-    import duckdb
-
-    serve(open_session, duckdb.Error)
+        raise RuntimeError("\n".join(lines) or "the command line ended")

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -39,20 +40,21 @@ class RunResult:
 class QueryProcess(AbstractContextManager["QueryProcess"]):
     """A query that waits until ``start`` is called; its process ends with its context.
 
-    The process runs ``module``, which answers with ``serve``.
+    The process calls ``session`` with the keyword arguments ``query``, which become JSON.
     """
 
     def __init__(
         self,
         engine: str,
-        module: str,
-        settings: Mapping[str, object],
+        session: "type[QuerySession]",
+        query: Mapping[str, object],
         environment: Mapping[str, str] | None = None,
         timeout_s: float = TIMEOUT_S,
     ) -> None:
         self._engine, self._timeout_s = engine, timeout_s
+        name = f"{session.__module__}:{session.__name__}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, json.dumps(settings, default=str)],
+            [sys.executable, "-m", __name__, name, json.dumps(query, default=str)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(os.environ) | dict(environment or {}),
@@ -156,14 +158,16 @@ class QuerySession(Protocol):
         return None
 
 
-def serve(open_session: Callable[[Any], QuerySession], failure: type[Exception]) -> None:
-    """Prepares the query, prints its process ID, runs it after a line of input, prints the result.
+def serve(name: str, query: str) -> None:
+    """Prepares a query, prints its process ID, runs it after a line of input, prints the result.
 
-    The process ends with its parent. An exception of type ``failure`` is an error of the engine.
+    ``name`` is that of a session's class, ``module:name``, and ``query`` its arguments as JSON. The
+    process ends with its parent.
     """
     end_with_parent()
+    module, _, kind = name.partition(":")
     try:
-        session = open_session(json.loads(sys.argv[1]))
+        session: QuerySession = getattr(import_module(module), kind)(**json.loads(query))
         _print_answer({"pid": session.pid})
         if not sys.stdin.readline():
             return
@@ -178,7 +182,8 @@ def serve(open_session: Callable[[Any], QuerySession], failure: type[Exception])
             session.peak_buffer_bytes(),
         )
         _print_answer(vars(result))
-    except failure as error:
+    except Exception as error:
+        # Engines have no common class of errors; those of DataFusion are plain exceptions.
         _print_answer({"error": first_line(error)})
 
 
@@ -229,3 +234,7 @@ def task_times(task: Path) -> Scheduled | None:
 
 def _print_answer(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    serve(*sys.argv[1:])

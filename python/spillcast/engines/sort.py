@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, ClassVar
 
 from spillcast.engines import Lab, LabQuery
-from spillcast.engines.queries import QueryProcess, QuerySession, Scheduled, end_with_parent, serve
+from spillcast.engines.queries import QueryProcess, QuerySession, Scheduled, end_with_parent
 from spillcast.errors import ProgramMissing
 from spillcast.recording.meta import ObservedEngine
 
@@ -66,7 +66,7 @@ class SortLab(Lab):
         options = ["-S", workload.memory, f"--parallel={workload.threads}", "-T", str(temp)]
         lines = str(self._lines(workload.rows))
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
-        return QueryProcess("GNU sort", __name__, {"command": command}, environment)
+        return QueryProcess("GNU sort", SortSession, {"command": command}, environment)
 
     def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The options of a sort that meta.json keeps."""
@@ -83,14 +83,14 @@ class SortLab(Lab):
 class SortSession(QuerySession):
     """A child process that executes the program when ``run`` opens the gate."""
 
-    def __init__(self, query: Mapping[str, Any]) -> None:
+    def __init__(self, command: list[str]) -> None:
         gate, self._open_gate = os.pipe()
         self._ended: Scheduled | None = None
         self.pid = os.fork()
         if self.pid == 0:
             end_with_parent()
             os.read(gate, 1)
-            os.execvpe(PROGRAM, query["command"], os.environ | {"LC_ALL": "C"})
+            os.execvpe(PROGRAM, command, os.environ | {"LC_ALL": "C"})
 
     def run(self) -> list[int]:
         """Runs the program to its end and returns its exit status. OSError if it failed."""
@@ -107,7 +107,3 @@ class SortSession(QuerySession):
     def scheduled(self) -> Scheduled:
         """The times of the program's threads."""
         return self._ended or super().scheduled()
-
-
-if __name__ == "__main__":
-    serve(SortSession, OSError)

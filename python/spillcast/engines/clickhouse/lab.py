@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines import Lab, LabQuery
-from spillcast.engines.queries import QueryProcess, QuerySession, serve
+from spillcast.engines.queries import QueryProcess, QuerySession
 from spillcast.units import parse_bytes
 
 #: About 40 bytes per row, as in other engines' experiments; a single part, so no merge follows.
@@ -91,8 +91,8 @@ class ClickHouseLab(Lab):
             self._make(rows, TABLE.format(rows=rows))
 
     def _make(self, rows: int, statements: str) -> None:
-        query = {"folder": str(self._folder(rows)), "sql": statements, "temp": None}
-        with QueryProcess("ClickHouse", __name__, query) as held:
+        query = {"folder": self._folder(rows), "sql": statements}
+        with QueryProcess("ClickHouse", ChdbSession, query) as held:
             held.start()
             held.result()
 
@@ -101,12 +101,12 @@ class ClickHouseLab(Lab):
     ) -> AbstractContextManager[QueryProcess]:
         """A query in a separate process."""
         query = {
-            "folder": str(self._folder(workload.rows)),
+            "folder": self._folder(workload.rows),
             "sql": workload.sql,
-            "temp": str(temp),
+            "temp": temp,
             "settings": self.settings_of(workload),
         }
-        return QueryProcess("ClickHouse", __name__, query, environment)
+        return QueryProcess("ClickHouse", ChdbSession, query, environment)
 
     def settings_of(self, workload: LabQuery) -> dict[str, Any]:
         """The settings of a query in ClickHouse: the memory beyond which each operator spills."""
@@ -130,32 +130,32 @@ class ClickHouseLab(Lab):
 class ChdbSession(QuerySession):
     """The query in a folder of tables, which only one process at a time may open."""
 
-    def __init__(self, query: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        folder: str,
+        sql: str,
+        temp: str | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
         from chdb import session
 
-        self.pid = os.getpid()
-        folder = Path(query["folder"])
-        folder.mkdir(exist_ok=True)
-        # chdb puts its temp files into the folder, regardless of tmp_path.
-        temp = folder / "tmp"
-        if query["temp"] is not None:
-            if temp.is_symlink():
-                temp.unlink()
-            elif temp.exists():
-                temp.rmdir()
-            temp.symlink_to(query["temp"])
-        self._connection = session.Session(str(folder))
+        self.pid, self._sql = os.getpid(), sql
+        os.makedirs(folder, exist_ok=True)
+        if temp is not None:
+            # chdb puts its temp files into the folder, regardless of tmp_path.
+            link = Path(folder, "tmp")
+            if link.is_symlink():
+                link.unlink()
+            elif link.exists():
+                link.rmdir()
+            link.symlink_to(temp)
+        self._connection = session.Session(folder)
         self._connection.query("create database if not exists lab")
         self._connection.query("use lab")
-        for name, value in query.get("settings", {}).items():
+        for name, value in (settings or {}).items():
             self._connection.query(f"set {name} = '{value}'")
-        self._sql = query["sql"]
 
     def run(self) -> list[str]:
         """Runs the statements; returns the rows of the last one."""
         results = [self._connection.query(sql, "TSV") for sql in self._sql.split(";")]
         return str(results[-1]).splitlines()
-
-
-if __name__ == "__main__":
-    serve(ChdbSession, RuntimeError)

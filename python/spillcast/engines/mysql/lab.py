@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines import Lab, LabQuery
-from spillcast.engines.queries import (
-    QueryProcess,
-    QuerySession,
-    end_with_parent,
-    running_server,
-    serve,
-)
+from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, running_server
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 
 PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -198,12 +192,12 @@ class ServerLab(Lab):
         """Prepares a query in a new server."""
         with self.serve(temp, environment) as server:
             query = {
-                "socket": str(self.socket),
+                "socket": self.socket,
                 "pid": server.pid,
                 "sql": workload.sql,
                 "settings": self.settings_of(workload),
             }
-            with QueryProcess(self.title, __name__, query) as held:
+            with QueryProcess(self.title, ServerSession, query) as held:
                 yield held
 
     def settings_of(self, workload: LabQuery) -> dict[str, Any]:
@@ -257,10 +251,10 @@ class MySqlLab(ServerLab):
 class ServerSession(QuerySession):
     """The query in a session of a private server, whose tables are in memory."""
 
-    def __init__(self, query: dict[str, Any]) -> None:
-        self.pid, self._sql = query["pid"], query["sql"]
-        self._cursor = _connect(Path(query["socket"]), "lab").cursor()
-        for name, value in query["settings"].items():
+    def __init__(self, socket: str, pid: int, sql: str, settings: Mapping[str, str]) -> None:
+        self.pid, self._sql = pid, sql
+        self._cursor = _connect(Path(socket), "lab").cursor()
+        for name, value in settings.items():
             self._cursor.execute(f"set session {name} = {int(value)}")
         for statement in ("select sum(id) from t", "select sum(length(pad)) from wide"):
             self._cursor.execute(statement)
@@ -275,9 +269,3 @@ def _connect(socket: Path, database: str | None = None) -> Any:
     import pymysql
 
     return pymysql.connect(unix_socket=str(socket), user="root", database=database, autocommit=True)
-
-
-if __name__ == "__main__":
-    import pymysql
-
-    serve(ServerSession, pymysql.Error)

@@ -22,7 +22,6 @@ from spillcast.engines.postgres.server import (
     serve,
 )
 from spillcast.engines.queries import QueryProcess, QuerySession, RunResult, Scheduled, task_times
-from spillcast.engines.queries import serve as serve_query
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 
@@ -247,7 +246,7 @@ def held_in(
         "settings": dict(settings),
         "before": list(before),
     }
-    with QueryProcess("PostgreSQL", __name__, query) as held:
+    with QueryProcess("PostgreSQL", PostgresSession, query) as held:
         # The postmaster starts parallel workers.
         held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
         yield held
@@ -279,19 +278,24 @@ LOOK_S = 0.02
 class PostgresSession(QuerySession):
     """The query in a new backend, whose process ID is ``pid``."""
 
-    def __init__(self, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        postmaster: int,
+        sql: str,
+        settings: Mapping[str, str],
+        before: Sequence[str],
+    ) -> None:
         import psycopg
-        from psycopg.sql import SQL
 
-        self._sql = SQL(settings["sql"])
-        self._postmaster = int(settings["postmaster"])
-        self._connection = psycopg.connect(settings["dsn"], autocommit=True)
+        self._sql, self._postmaster = sql.encode(), postmaster
+        self._connection = psycopg.connect(dsn, autocommit=True)
         self.pid = self._connection.info.backend_pid
-        for name, value in settings["settings"].items():
+        for name, value in settings.items():
             self._connection.execute("select set_config(%s, %s, false)", (name, value))
-        for statement in settings["before"]:
-            self._connection.execute(SQL(statement))
-        self._earlier = children(self._postmaster) - {self.pid}
+        for statement in before:
+            self._connection.execute(statement.encode())
+        self._earlier = children(postmaster) - {self.pid}
         self._scheduled: dict[int, Scheduled] = {}
 
     def run(self) -> list[tuple[Any, ...]]:
@@ -320,9 +324,3 @@ class PostgresSession(QuerySession):
         for pid in children(self._postmaster) - self._earlier:
             if (times := task_times(Path(f"/proc/{pid}"))) is not None:
                 self._scheduled[pid] = times
-
-
-if __name__ == "__main__":
-    import psycopg
-
-    serve_query(PostgresSession, psycopg.Error)
