@@ -11,6 +11,7 @@ from harness import completed, only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import RUN_QUEUE
+from spillcast.lab.case import read_truth
 from spillcast.lab.check import actual_run_of_evidence
 from spillcast.units import format_duration
 
@@ -213,5 +214,7 @@ def test_the_middle_of_bounds_has_no_error(tmp_path):
     result = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
     assert result["inside"]
     assert result["error"] == 0
-    page = spillcast("check", tmp_path / "f.json", tmp_path / "a.log", "--item", "1").stdout
+    words = ("--item", "1", "--log", tmp_path / "checks.parquet")
+    page = spillcast("check", tmp_path / "f.json", tmp_path / "a.log", *words).stdout
     assert format_duration(result["forecast_s"]) not in page
+    assert [case.error for case in read_truth(tmp_path / "checks.parquet").cases] == [0]

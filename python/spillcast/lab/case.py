@@ -118,6 +118,15 @@ class Variant:
         )
 
 
+def error_of(forecast: Forecast, measured_s: float) -> float | None:
+    """Forecast over measured, minus 1; of bounds the nearest one counts. None if refused."""
+    if forecast.forecast_s is None or forecast.interval_s is None:
+        return None
+    low_s, high_s = forecast.interval_s
+    nearest_s = min(max(measured_s, low_s), high_s)
+    return (nearest_s if forecast.bounds_only else forecast.forecast_s) / measured_s - 1
+
+
 VERIFY_SCHEMA = "spillcast.verify/1"
 #: Directions of a forecast, the most common first.
 DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
@@ -230,9 +239,8 @@ class Case:
 
     @property
     def error(self) -> float | None:
-        """Forecast over measured, minus 1; None if the forecast was refused."""
-        forecast_s = self.forecast.forecast_s
-        return None if forecast_s is None else forecast_s / self.measured_to_s - 1
+        """The error of the forecast; None if it was refused."""
+        return error_of(self.forecast, self.measured_to_s)
 
     @property
     def seed_error(self) -> float | None:

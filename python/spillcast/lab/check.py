@@ -29,6 +29,7 @@ from spillcast.lab.case import (
     CaseEvidence,
     Runs,
     Truth,
+    error_of,
     evidence_of,
     read_truth,
     seed_formula_s,
@@ -129,12 +130,8 @@ class ForecastCheck:
 
     @property
     def error(self) -> float:
-        """Forecast over measured, minus 1; of bounds the nearest one counts."""
-        forecast_s = self.forecast.forecast_s or 0.0
-        if self.forecast.bounds_only and self.forecast.interval_s is not None:
-            low_s, high_s = self.forecast.interval_s
-            forecast_s = min(max(self.actual.elapsed_s, low_s), high_s)
-        return forecast_s / self.actual.elapsed_s - 1
+        """The error of the forecast, which is not refused."""
+        return error_of(self.forecast, self.actual.elapsed_s) or 0.0
 
     @property
     def inside(self) -> bool:

@@ -13,7 +13,7 @@ from spillcast.cache.simulation import CacheResult
 from spillcast.engines.ranking import Ranked, ServerRanking, SpillHistory
 from spillcast.fleet import Fleet
 from spillcast.forecast.sizing.products import Sizing
-from spillcast.lab.case import Verification
+from spillcast.lab.case import Verification, error_of
 from spillcast.lab.io_size import IoSizeSweep
 from spillcast.lab.memory_result import MemoryPoint, MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
@@ -263,16 +263,16 @@ def verification(verifications: Sequence[Verification]) -> Section:
     cases = [case for verification in verifications for case in verification.cases]
     rows, points, errors, inside = [], [], [], 0
     for case in cases:
-        measured_s, forecast, error = case.measured_to_s, case.forecast, None
-        if forecast.forecast_s is not None:
-            error = forecast.forecast_s / measured_s - 1
-            points.append((measured_s, forecast.forecast_s, case.direction))
+        measured_s, forecast = case.measured_to_s, case.forecast
+        if (error := error_of(forecast, measured_s)) is not None:
+            points.append((measured_s, (1 + error) * measured_s, case.direction))
             errors.append(abs(error))
             inside += forecast.holds(measured_s)
         query = f"{case.engine} {case.workload} x{case.threads}"
         error_text = percent1(error).replace("-", MINUS)
         row: dict[str, Any] = {"query": query, "source": case.source, "target": case.target}
-        row |= {"forecast_s": forecast.forecast_s, "interval_s": forecast.interval_s}
+        shown_s = None if forecast.bounds_only else forecast.forecast_s
+        row |= {"forecast_s": shown_s, "interval_s": forecast.interval_s}
         rows.append(row | {"measured_to_s": measured_s, "error_text": error_text})
     table, title = PrintedTable.of(_CASES, rows), "How good the forecasts are"
     if not points:
