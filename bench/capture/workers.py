@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from harness import ordinary_user
 from postgres_rig import JOIN, PARALLEL, private_server
 from spillcast.engines.postgres.live import record_postgres
+from spillcast.evidence.postgres.spills import recorded_plan
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.completeness import (
@@ -68,12 +69,15 @@ def recorded(dsn: str, folder: Path, capture: str, workers: int) -> Recording:
 
 def outcome(run: Recording) -> str:
     """Whether it equals the plan, or reports that it does not."""
-    read, written = list(checks_of(run))[:2]
+    planned = recorded_plan(run)[0]
+    read, written = checks_of(run, planned)[:2]
     apart = [abs(check.expected - check.recorded) for check in (read, written)]
     if max(apart) <= BLOCK_MARGIN:
         return "equal"
     unseen = run.meta.unseen
-    if unseen.excessive or any(c.difference > DIFFERENCE_MAX for c in contradictions_of(run)):
+    if unseen.excessive or any(
+        c.difference > DIFFERENCE_MAX for c in contradictions_of(run, planned)
+    ):
         return "refused"
     covered = sum(apart) / (read.expected + written.expected) <= unseen.calls_share
     print(f"  {read.text}; {written.text}; {unseen.text}", flush=True)

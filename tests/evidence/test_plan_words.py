@@ -15,7 +15,7 @@ from spillcast.errors import (
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.previous_runs import read_run_or_plan
+from spillcast.forecast.workload.previous_runs import read_history
 from spillcast.storage.target import resolve
 
 CITUS = """\
@@ -231,7 +231,7 @@ def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
         " Sort  (cost=1.0..2.0 rows=9 width=8)\n"
         "   ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8)\n(2 rows)\n\nTime: 0.512 ms\n"
     )
-    assert "Execution Time" not in read_run_or_plan(path)
+    assert "Execution Time" not in read_history(path).plan
 
 
 @cases(

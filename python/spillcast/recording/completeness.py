@@ -4,10 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from spillcast.document import later
-from spillcast.gate import damaged
 from spillcast.recording.meta import PLAN_FILE, Meta, is_recording
 from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.recording import Recording
@@ -183,41 +182,34 @@ class CaptureCheck:
         return f"{self.quantity}: {recorded} recorded, {least}{expected} {self.source}"
 
 
-def checks_of(recording: Recording) -> list[CaptureCheck]:
-    """All quantities of a whole query that two sources give. InputError for a damaged plan."""
-    query = recording.meta.server
-    whole = query is not None and query.ended_by == "query" and not query.before_recording_s
-    if query is None or not whole or not recording.meta.captured:
+def checks_of(recording: Recording, planned: Mapping[str, int]) -> list[CaptureCheck]:
+    """All quantities of a whole query that two sources give.
+
+    ``planned`` are the temp blocks by op that the plan in the recording counts.
+    """
+    meta, query = recording.meta, recording.meta.server
+    if not meta.captured or query is None or query.ended_by != "query" or query.before_recording_s:
         return []
-    return [*_by_plan(recording), *_by_looks(recording, query), *_by_processes(recording, query)]
+    by_plan, by_looks = _by_plan(recording, planned), _by_looks(recording, query)
+    return [*by_plan, *by_looks, *_by_processes(recording, query)]
 
 
-def contradictions_of(recording: Recording) -> list[CaptureCheck]:
-    """The checks that deserve a warning, the largest difference first."""
-    checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
-    return sorted(checks, key=lambda check: -check.difference)
+def contradictions_of(recording: Recording, planned: Mapping[str, int]) -> list[CaptureCheck]:
+    """The ``checks_of`` a recording that deserve a warning, the largest difference first."""
+    checks = checks_of(recording, planned)
+    apart = [check for check in checks if check.difference > DIFFERENCE_REPORTED]
+    return sorted(apart, key=lambda check: -check.difference)
 
 
-def _by_plan(recording: Recording) -> Iterator[CaptureCheck]:
+def _by_plan(recording: Recording, planned: Mapping[str, int]) -> Iterator[CaptureCheck]:
     """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
-    if (root := recording.decoded(PLAN_FILE, _top_node)) is None:
-        return
     seconds = recording.temp_seconds
     # A read at end of file moves no block.
     blocks = seconds["count"].values * (seconds["bytes"].values > 0)
-    for op, name in (("read", "read"), ("write", "written")):
+    for op, expected in planned.items():
         recorded = int(blocks[seconds["op"].equals(op)].sum())
-        expected = root.get(f"Temp {name.title()} Blocks")
-        if isinstance(expected, int) and expected >= 0:
-            quantity = f"temp blocks {name}"
-            yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCK_MARGIN)
-
-
-def _top_node(document: Any) -> Mapping[str, Any]:
-    match document:
-        case [{"Plan": dict(root)}, *_] | {"Plan": dict(root)}:
-            return root
-    raise damaged("no plan of EXPLAIN")
+        quantity = f"temp blocks {'written' if op == 'write' else op}"
+        yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCK_MARGIN)
 
 
 def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:

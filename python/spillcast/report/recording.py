@@ -191,7 +191,12 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.dropped:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
-    texts += [check.text for check in contradictions_of(recording)]
+    planned: Mapping[str, int] = {}
+    if meta.engine.plan_file is not None:
+        from spillcast.evidence.postgres.spills import recorded_plan
+
+        planned, _ = recorded_plan(recording)
+    texts += [check.text for check in contradictions_of(recording, planned)]
     hidden = unrecognised(recording) if meta.temp.operations else None
     return [*texts, *([] if hidden is None else [hidden]), *failed]
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil
 from typing import Any
 
 from spillcast.evidence.numbers import amount, quantity_of
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import document_of
 from spillcast.evidence.postgres.nodes import Node, by_process, nodes_of, sorts_kib
 from spillcast.evidence.postgres.work_memory import (
@@ -19,6 +20,7 @@ from spillcast.evidence.postgres.work_memory import (
     power_of_two,
     sort_passes,
 )
+from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
@@ -64,14 +66,26 @@ def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
     return PlanSpills(spills, None if work_mem is None else size_of_setting(work_mem))
 
 
-def spills_beside(meta: Meta, value: Any) -> PlanSpills | None:
-    """The nodes that spill in the plan ``value`` of a recording."""
+def recorded_plan(recording: Recording) -> tuple[Mapping[str, int], PlanSpills | None]:
+    """Temp blocks by op, as far as the plan of a recorded run counts them, and ``plan_spills``.
+
+    Empty without a plan.
+    """
+    file, read = recording.engine.plan_file, None
+    if file is not None:
+        read = recording.decoded(file, partial(_blocks_and_spills, recording.meta))
+    return read or ({}, None)
+
+
+def _blocks_and_spills(meta: Meta, value: Any) -> tuple[Mapping[str, int], PlanSpills | None]:
     document = document_of(value)
-    settings = {**meta.engine.settings, **document.get("Settings", {})}
-    spills = plan_spills(nodes_of(document["Plan"]), settings)
-    if spills is None or not meta.machine.is_current:
-        return spills
-    return replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))
+    top, settings = nodes_of(document["Plan"]), document.get("Settings", {})
+    counts = zip(OPS, TEMP_BLOCKS, strict=True)
+    blocks = {op: int(top.values[name]) for op, name in counts if name in top.values}
+    spills = plan_spills(top, {**meta.engine.settings, **settings})
+    if spills is not None and meta.machine.is_current:
+        spills = replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))
+    return blocks, spills
 
 
 def size_of_setting(setting: str | int) -> int:

@@ -1,6 +1,6 @@
 """Estimates of the rest of a partly recorded query, one for each source of evidence.
 
-Most queries are recorded entirely, so ``progress`` and ``model`` are imported on demand.
+Most queries are recorded entirely, so ``model`` is imported on demand.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,25 +20,27 @@ from spillcast.forecast.remaining.progress import (
     PLAN_SOURCE,
     Estimated,
     Quantity,
+    QueryProgress,
+    progress_of,
 )
 from spillcast.forecast.workload.load import moved_bytes
 from spillcast.forecast.workload.previous_runs import (
-    PlanDocument,
+    HistoryFile,
     query_text,
-    read_run_or_plan,
+    read_history,
     reason_against,
     run_loads,
 )
 from spillcast.forecast.workload.recorded import recorded_spread, recorded_threads
+from spillcast.forecast.workload.threads import Threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, ObservedEngine
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_bytes, format_duration, format_share, parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
-    from spillcast.forecast.remaining.progress import QueryProgress
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,12 @@ class RemainingWorkHints:
         return "" if only_runs and len(self._runs) == len(self.history) else self.options
 
     @cached_property
-    def _files(self) -> list[tuple[Path, PlanDocument | Recording | Counts]]:
-        return [(path, read_run_or_plan(path)) for path in self.history]
+    def _files(self) -> list[HistoryFile]:
+        return [read_history(path) for path in self.history]
 
     @property
     def _runs(self) -> list[Recording | Counts]:
-        contents = (content for _, content in self._files)
-        return [content for content in contents if isinstance(content, Recording | Counts)]
+        return [file.run for file in self._files if file.run is not None]
 
     def runs_of(self, engine: ObservedEngine) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
         """The runs in ``history`` of the query of ``engine``, and why other runs are not used."""
@@ -93,18 +94,23 @@ class RemainingWorkHints:
         engine, text = recording.engine, query_text(recording.engine)
         same = [run for run in self._runs if text and text == query_text(run.engine)]
         if not self._runs:
-            from spillcast.forecast.remaining.previous_calls import previous_calls
+            from spillcast.evidence.postgres.statements import earlier_calls
 
-            same = [calls] if isinstance(calls := previous_calls(recording), Counts) else []
+            same = [calls] if (calls := earlier_calls(recording)[0]) is not None else []
         return next((run for run in same if reason_against(run, engine) is None), None)
 
     def extrapolate(
-        self, progress: "QueryProgress | None", engine: ObservedEngine, elapsed_s: float | None
+        self, recording: Recording, threads: Threads, elapsed_s: float | None
     ) -> "Extrapolation":
-        """The entire query from all sources. InputError if the recording contradicts a hint."""
+        """The entire query from all sources, by its recorded part and the ``threads`` of that.
+
+        InputError if the recording contradicts a hint.
+        """
+        from spillcast.evidence.postgres.document import document_of
+        from spillcast.evidence.postgres.statements import earlier_calls
         from spillcast.forecast.remaining.model import Extrapolation, extrapolate
 
-        if progress is None:
+        if (progress := progress_of(recording, threads)) is None:
             reason = "needs the single waits of the recording, and they were not kept"
             return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
         # The kind of each source, its file, and its estimates or why it is not used.
@@ -113,17 +119,21 @@ class RemainingWorkHints:
             ("spill", "", _estimates_by_files(progress)),
             ("input", "", _estimates_by_scan(progress)),
         ]
-        kept = {path for path, _ in progress.kept}
-        for path, content in [*self._files, *progress.kept]:
-            if not isinstance(content, Recording | Counts | str):
+        engine, estimate = recording.engine, recording.path / ESTIMATE_FILE
+        kept = HistoryFile(estimate, None, recording.decoded(ESTIMATE_FILE, document_of))
+        for path, run, plan in [*self._files, kept]:
+            if run is not None:
+                sources.append(("history", path.name, _estimates_by_run(run, engine, progress)))
+            elif plan is not None:
                 with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
                     planned = _estimates_by_plan(
-                        content, engine.settings, progress, in_recording=path in kept
+                        plan, engine.settings, progress, in_recording=path == estimate
                     )
                 sources.append(("plan", path.name, planned))
-            elif path not in kept or not self._runs:
-                previous = _estimates_by_run(content, engine, progress)
-                sources.append(("history", path.name, previous))
+        if not self._runs:
+            calls, because = earlier_calls(recording)
+            by_calls = _estimates_by_run(calls, engine, progress) if calls else because or []
+            sources.append(("history", CALLS_FILE, by_calls))
         used = [source for source in sources if source[0] not in self.without]
         unused = [f"{name}: {reason}" for _, name, reason in used if isinstance(reason, str)]
         estimates = [e for _, _, known in used if not isinstance(known, str) for e in known]
@@ -165,7 +175,7 @@ USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 
 def _estimates_of_user(
-    hints: RemainingWorkHints, elapsed_s: float | None, progress: "QueryProgress"
+    hints: RemainingWorkHints, elapsed_s: float | None, progress: QueryProgress
 ) -> list[Estimated]:
     """Estimates by --elapsed, --progress, --written. OptionInvalid if the recording contradicts."""
     estimates = []
@@ -199,7 +209,7 @@ MIN_UNREAD = 0.02
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
-def _estimates_by_files(progress: "QueryProgress") -> list[Estimated]:
+def _estimates_by_files(progress: QueryProgress) -> list[Estimated]:
     """The bytes that remain to be written; empty while writing at full rate, without a bound."""
     written, unread = progress.written, progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
@@ -220,7 +230,7 @@ SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
 MIN_LEFT = 0.01
 
 
-def _estimates_by_scan(progress: "QueryProgress") -> list[Estimated]:
+def _estimates_by_scan(progress: QueryProgress) -> list[Estimated]:
     """The bytes that remain to be written while a table scan feeds the spill."""
     table, begin, end = max(progress.scans, key=lambda at: at[2] - at[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
@@ -248,7 +258,7 @@ PLAN_MORE = 1.3
 def _estimates_by_plan(
     document: Mapping[str, Any],
     settings: Mapping[str, Any],
-    progress: "QueryProgress",
+    progress: QueryProgress,
     *,
     in_recording: bool,
 ) -> list[Estimated] | str:
@@ -295,11 +305,9 @@ HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 
 def _estimates_by_run(
-    run: Recording | Counts | str, engine: ObservedEngine, progress: "QueryProgress"
+    run: Recording | Counts, engine: ObservedEngine, progress: QueryProgress
 ) -> list[Estimated] | str:
     """Figures of the entire query by a previous run, or why it is not used."""
-    if isinstance(run, str):
-        return run
     if (reason := reason_against(run, engine)) is not None:
         return reason
     counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE

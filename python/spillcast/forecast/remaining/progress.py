@@ -5,17 +5,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from math import exp, hypot, log
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.evidence.counts import Counts
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS, Recording
-from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE
 from spillcast.recording.observed import EarlierWork
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
@@ -162,8 +159,6 @@ class QueryProgress:
     ahead_s: float
     #: Tables of known size that are read in order: name, and first and last position (shares).
     scans: Sequence[tuple[str, float, float]]
-    #: The estimated plan, and earlier calls or why they are not used, with their files.
-    kept: Sequence[tuple[Path, Mapping[str, Any] | Counts | str]]
 
     @property
     def done_s(self) -> float:
@@ -223,18 +218,7 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
         overlap=overlap,
         ahead_s=ahead_s,
         scans=list(_scans(recording, ahead_s)) if feeds else (),
-        kept=list(_kept(recording)),
     )
-
-
-def _kept(recording: Recording) -> Iterator[tuple[Path, Mapping[str, Any] | Counts | str]]:
-    from spillcast.evidence.postgres.document import document_of
-    from spillcast.forecast.remaining.previous_calls import previous_calls
-
-    if (plan := recording.decoded(ESTIMATE_FILE, document_of)) is not None:
-        yield recording.path / ESTIMATE_FILE, plan
-    if (calls := previous_calls(recording)) is not None:
-        yield recording.path / CALLS_FILE, calls
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ measured for one and for several threads (calibrated.toml). Each session of a se
 limit, which a plan reaches at the same row in each run. Previous runs measure the spread itself.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,28 +30,34 @@ from spillcast.recording import Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.meta import NO_ENGINE, ObservedEngine
 
-#: A plan that was not run, as FORMAT JSON gives it.
-PlanDocument = dict[str, object]
 #: The spills of two runs are comparable only if these settings are equal.
 _MEMORY_SETTINGS = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
-def read_run_or_plan(path: Path) -> PlanDocument | Recording | Counts:
-    """The content of a file: a plan without counts, or a previous run."""
+class HistoryFile(NamedTuple):
+    """A file of ``--history``: a previous run, or a plan that was not run."""
+
+    path: Path
+    run: Recording | Counts | None
+    plan: Mapping[str, Any] | None = None
+
+
+def read_history(path: Path) -> HistoryFile:
+    """A file of ``--history``. InputError for other kinds of evidence."""
     from spillcast.evidence.open import find_evidence
     from spillcast.evidence.postgres.plan import plans_in, read_plan
     from spillcast.evidence.postgres.statements import read_statements
 
     kind = find_evidence([path]).only_kind()
     if kind == "recordings":
-        return Recording.open(path)
+        return HistoryFile(path, Recording.open(path))
     if kind == "plans":
         [document, *others] = plans_in(path)
         if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
-            return read_plan(path, Selection(timed=False))
-        return document
+            return HistoryFile(path, read_plan(path, Selection(timed=False)))
+        return HistoryFile(path, None, document)
     if kind == "statements":
-        return read_statements(path, Selection(timed=False))
+        return HistoryFile(path, read_statements(path, Selection(timed=False)))
     raise EvidenceUnknown(
         f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
         "give an earlier run of the same query",

@@ -11,18 +11,17 @@ from spillcast.forecast.cpu import spinning_s
 from spillcast.forecast.interval import SHORTER_MIN, WHOLE_MIN, check_elapsed
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.remaining.progress import QueryProgress, progress_of
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.counted import with_origin, workload_of_counts
 from spillcast.forecast.workload.load import moved_bytes
 from spillcast.forecast.workload.previous_runs import previous_runs, run_loads, spill_spread
-from spillcast.forecast.workload.recorded import recorded_spread, recorded_workload
+from spillcast.forecast.workload.recorded import part_workload, recorded_spread, recorded_workload
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
-from spillcast.recording.derived import PageCacheSize, parts_of, sampled
+from spillcast.recording.derived import PageCacheSize, parts_of, read_back, sampled
 from spillcast.recording.meta import Meta
 from spillcast.storage.rehearse import KEPT
 
@@ -49,8 +48,6 @@ def read_workload(
     # A recorded part may contain no reads: the remaining reads read back the written bytes.
     if workload.remaining is None:
         return workload, sample
-    from spillcast.recording.derived import read_back
-
     return workload, read_back(evidence)
 
 
@@ -60,8 +57,6 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     recording.need_io()
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
     meta, workload = recording.meta, recorded_workload(recording, rehearsed=rehearsed)
-    progress = progress_of(recording, workload.threads) if meta.ended_early else None
-    parts = [recorded_workload(part, rehearsed=False) for part in parts_of(recording)]
     if not meta.ended_early and (options := question.known.of_remaining):
         raise QueryEnded(
             "the query ended while it was recorded: nothing remains",
@@ -80,30 +75,21 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     threads = replace(threads, target=threads.source.adjusted(question.cpus, question.cpu_quota))
     workload = replace(workload, total_s=total_s, part=part, threads=threads)
     if meta.ended_early:
-        workload = _extrapolated(workload, progress, meta, question)
+        workload = _extrapolated(workload, recording, question)
     else:
         workload = _among_other_runs(workload, recorded_spread(recording), meta, question.known)
-    of_query = [
-        replace(
-            each,
-            total_s=workload.total_s,
-            threads=replace(each.threads, target=threads.target),
-            cpu=replace(workload.cpu, bursts=each.cpu.bursts),
-        )
-        for each in parts
-    ]
-    return replace(workload, kind=_kind(workload, meta), sample_parts=of_query)
+    workload = replace(workload, kind=_kind(workload, meta))
+    parts = [part_workload(workload, part) for part in parts_of(recording)]
+    return replace(workload, sample_parts=parts)
 
 
-def _extrapolated(
-    workload: Workload, progress: QueryProgress | None, meta: Meta, question: Question
-) -> Workload:
+def _extrapolated(workload: Workload, recording: Recording, question: Question) -> Workload:
     """The workload of a query that went on after its recording, by estimates of its rest."""
-    known = question.known.extrapolate(progress, meta.engine, question.elapsed_s)
+    known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
         # A query that failed does not read the rest of its temp files.
-        return replace(workload, to_come=None) if meta.cut_off_by == "error" else workload
+        return workload if recording.meta.cut_off_by != "error" else replace(workload, to_come=None)
     loads, compression = remaining.loads(workload.loads), workload.compression
     return replace(
         workload,
@@ -119,7 +105,7 @@ def _among_other_runs(
     workload: Workload, relation: float | None, meta: Meta, hints: RemainingWorkHints
 ) -> Workload:
     """The workload with the spread of its spill and the CPU time of previous runs of its query."""
-    others, unused = hints.runs_of(meta.engine) if hints.history else ((), ())
+    others, unused = hints.runs_of(meta.engine)
     runs = [workload.loads, *map(run_loads, others)]
     previous, threads = previous_runs(others, workload.loads), workload.threads
     cpu = replace(workload.cpu, previous_runs=previous)

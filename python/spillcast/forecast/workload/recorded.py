@@ -1,7 +1,7 @@
 """The workload of the recorded time of a run."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import hypot
 
 import numpy as np
@@ -62,11 +62,13 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
     meta, sample = recording.meta, recording.sample
     if not (loads := recorded_loads(recording)):
         raise NotSpilled(unspilled(meta), where=recording.path)
-    quality, plan = _quality(recording), None
-    if (file := meta.engine.plan_file) is not None:
-        from spillcast.evidence.postgres.spills import spills_beside
+    planned: Mapping[str, int] = {}
+    plan = None
+    if meta.engine.plan_file is not None:
+        from spillcast.evidence.postgres.spills import recorded_plan
 
-        plan = recording.decoded(file, partial(spills_beside, meta))
+        planned, plan = recorded_plan(recording)
+    quality = _quality(recording, planned)
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
@@ -93,6 +95,22 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         sample=None
         if sample is None
         else WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
+    )
+
+
+def part_workload(workload: Workload, part: Recording) -> Workload:
+    """The workload of a sample by the single waits of a part of it; all else is the same."""
+    loads, threads = recorded_loads(part), recorded_threads(part)
+    return replace(
+        workload,
+        loads=loads,
+        recorded_loads=loads,
+        threads=replace(threads, target=workload.threads.target),
+        cpu=replace(workload.cpu, bursts=part.work.bursts),
+        changes=temp_changes(part),
+        data_reads=None if workload.quality.unrecognised else data_reads(part),
+        capture_overhead=capture_overhead(part, loads),
+        compression=compression(part, loads),
     )
 
 
@@ -147,7 +165,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     )
 
 
-def _quality(recording: Recording) -> Quality:
+def _quality(recording: Recording, planned: Mapping[str, int]) -> Quality:
     meta, capture = recording.meta, recording.meta.capture
     mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
     # Page faults of known duration are data reads, a term of the forecast.
@@ -159,7 +177,7 @@ def _quality(recording: Recording) -> Quality:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=contradictions_of(recording),
+        contradictions=contradictions_of(recording, planned),
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,
@@ -179,14 +197,10 @@ def recorded_threads(recording: Recording) -> Threads:
         loads = recorded_loads(recording)
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
-    missing_bytes, change_events = None, list[str]()
-    if MISSING_BYTES in recording.waits.column_names:
-        missing_bytes = np.full(len(trace.temp), NONE, dtype=np.int64)
-        missing_bytes[trace.temp] = recording.waits[MISSING_BYTES].to_numpy()[
-            trace.source[trace.temp]
-        ]
-    if trace.change.any():
-        change_events = recording.waits["event"][trace.source[trace.change]].to_pylist()
+    missing_bytes = None
+    if work.threads and MISSING_BYTES in recording.waits.column_names:
+        missed = recording.waits[MISSING_BYTES].values
+        missing_bytes = np.where(trace.temp, missed[trace.source], NONE)
     # A sample shows the contents of the page cache only if it has the bytes missed by each read.
     cache_known = recording.sample is None or missing_bytes is not None
     return Threads(
@@ -199,7 +213,7 @@ def recorded_threads(recording: Recording) -> Threads:
         target=cpus,
         cache_bytes=recording.meta.engine_cache_bytes if cache_known else None,
         missing_bytes=missing_bytes,
-        change_events=change_events,
+        change_events=recording.waits["event"][trace.source[trace.change]].to_pylist(),
         sampled=recording.meta.capture.spun_s is not None,
     )
 

@@ -19,6 +19,7 @@ from harness import available, ordinary_user
 from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live import record_postgres
 from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.postgres.spills import recorded_plan
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
@@ -54,6 +55,10 @@ def refused(recording):
     return forecast(recording, storage).refused
 
 
+def contradictions(recording):
+    return contradictions_of(recording, recorded_plan(recording)[0])
+
+
 def kept(recording, rows):
     """The recording with a selection of its waits, and without its plan."""
     waits = recording.waits.filter(rows)
@@ -65,18 +70,18 @@ def kept(recording, rows):
 
 def test_consistent_parts_give_no_contradiction(parallel, serial):
     by_plan = {"temp blocks read", "temp blocks written"}
-    compared = {check.quantity for check in checks_of(parallel)}
+    compared = {check.quantity for check in checks_of(parallel, recorded_plan(parallel)[0])}
     assert compared >= by_plan | {"parallel workers with waits"}
-    compared = {check.quantity for check in checks_of(serial)}
+    compared = {check.quantity for check in checks_of(serial, recorded_plan(serial)[0])}
     assert compared == by_plan | {"temp files", "bytes written to temp files"}
-    assert contradictions_of(serial) == []
+    assert contradictions(serial) == []
     assert refused(serial) is None
 
 
 def test_a_worker_without_waits_is_a_contradiction(parallel):
     worker = parallel.meta.server.workers[0].pid
     result = kept(parallel, parallel.waits["session"].values != worker)
-    [check] = contradictions_of(result)
+    [check] = contradictions(result)
     assert (check.recorded, check.expected) == (1, 2)
     assert check.text in refused(result)
 
@@ -89,13 +94,13 @@ def test_fewer_files_than_the_server_listed_are_a_contradiction(serial):
     fewer = replace(listed, peak_files=len(names) - 1)
     server = replace(serial.meta.server, temp_files=[fewer])
     more = Recording(serial.path, replace(serial.meta, server=server))
-    assert contradictions_of(more) == []
+    assert contradictions(more) == []
     rows = serial.waits["file"].isin(names[:2]) | ~serial.waits["temp"].values
     result = kept(serial, rows)
-    checks = {check.quantity: check for check in contradictions_of(result)}
+    checks = {check.quantity: check for check in contradictions(result)}
     assert (checks["temp files"].recorded, checks["temp files"].expected) == (2, listed.peak_files)
     assert checks["bytes written to temp files"].expected == listed.peak_bytes
-    assert contradictions_of(result)[0].text in refused(result)
+    assert contradictions(result)[0].text in refused(result)
 
 
 @pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
@@ -107,7 +112,7 @@ def test_a_plan_of_another_run_is_a_contradiction(serial, tmp_path, factor, is_r
     plan[0]["Plan"]["Temp Read Blocks"] = round(was * factor)
     (output / "plan.json").write_text(json.dumps(plan))
     recording = Recording.open(output)
-    [check] = contradictions_of(recording)
+    [check] = contradictions(recording)
     assert check.expected == round(was * factor)
     assert check.recorded == pytest.approx(was, abs=2)
     assert (refused(recording) is not None) == is_refused
@@ -119,7 +124,7 @@ def test_a_damaged_plan_of_a_recording_is_refused(serial, tmp_path, document):
     shutil.copytree(serial.path, output)
     (output / "plan.json").write_text(json.dumps(document))
     with pytest.raises(EvidenceDamaged):
-        contradictions_of(Recording.open(output))
+        contradictions(Recording.open(output))
 
 
 @contextmanager
