@@ -3,6 +3,7 @@
 import json
 from math import inf, log
 
+import numpy as np
 import pytest
 
 from cases import cases, nightly
@@ -12,7 +13,9 @@ from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.workload import query
 from spillcast.forecast.workload.query import sample_of
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
+from spillcast.recording.derived import MISSING_BYTES
 from varied_recording import write_varied_recording
 
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
@@ -96,6 +99,17 @@ def test_a_sample_with_a_page_cache_gives_the_forecast_of_all_waits(tmp_path, mo
     )
     assert _cached(sampled)
     assert _cached(exact)
+
+
+def test_waits_of_a_sample_without_any_are_those_of_its_counts(tmp_path):
+    """As of a part of a sample if single waits were kept in few slices."""
+    path = write_varied_recording(tmp_path / "run.spill", WAITS, 3, wait_us=3)
+    sample = sample_of(edited(path, machine={"memory_available_bytes": 1 << 30}))
+    assert MISSING_BYTES in sample.waits.column_names
+    nothing = np.zeros(len(sample.waits), dtype=bool)
+    threads = recorded_threads(sample.with_waits(sample.waits.filter(nothing), sample.sample))
+    assert threads.missing_bytes is None
+    assert threads.operations == sample.meta.temp.operations
 
 
 def _cached(answer):

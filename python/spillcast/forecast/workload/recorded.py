@@ -198,7 +198,7 @@ def recorded_threads(recording: Recording) -> Threads:
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
     missing_bytes = None
-    if work.threads and MISSING_BYTES in recording.waits.column_names:
+    if len(recording.waits) and MISSING_BYTES in recording.waits.column_names:
         missed = recording.waits[MISSING_BYTES].values
         missing_bytes = np.where(trace.temp, missed[trace.source], NONE)
     # A sample shows the contents of the page cache only if it has the bytes missed by each read.
