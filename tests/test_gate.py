@@ -33,6 +33,7 @@ def refused(words):
         ("[" * 100_000, "nested deeper than"),
         ("[" * 500 + "]" * 500, "nested deeper than"),
         ('{"a": ', "not JSON"),
+        (" ", "empty"),
         ('[{"Total Time": 1.5, "Node": "Sort", "Total Time": 2}]', "two values"),
     ],
 )

@@ -142,7 +142,8 @@ def json_of(text: str) -> Any:
     finite, invalid text, or two figures of one name.
     """
     _check_size(text)
-    text = text.strip()
+    if not (text := text.strip()):
+        raise damaged("it is empty")
     value, end = json_at(text, 0)
     if text[end:]:
         raise damaged(f"not JSON: more follows: {text[end : end + 40]}")

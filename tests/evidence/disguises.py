@@ -16,7 +16,7 @@ import textwrap
 import zipfile
 from dataclasses import dataclass
 
-from programs import decimal_commas, figures_below, java, javascript, typescript
+from programs import decimal_commas, figures_below, grouped, java, javascript, typescript
 
 #: PostgreSQL's tables in ASCII and in Unicode: bar, dash, joint, corners.
 ASCII, UNICODE = ("|", "-", "+", "++++"), ("│", "─", "┼", "┌┐└┘")
@@ -262,6 +262,8 @@ FRAMES = {
     "dbeaver": lambda lines: [
         "QUERY PLAN".ljust(150) + "|", "-" * 150 + "+", *(line.ljust(150) + "|" for line in lines)
     ],
+    "backticks": lambda lines: [f"`{line}`" for line in lines],
+    "grouped": grouped,
     "markdown": lambda lines: ["| QUERY PLAN |", "| :--- |", *(f"| {line} |" for line in lines)],
     "json rows": lambda lines: json.dumps([{"QUERY PLAN": item} for item in lines]).split("\n"),
     "mail": mail,

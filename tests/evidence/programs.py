@@ -25,6 +25,12 @@ def javascript(lines):
     return ["const slow = [", *(f"  '{line}'," for line in quoted), "].join('\\n');"]
 
 
+def grouped(lines):
+    """Separates the thousands of numbers, but not of decimals, by narrow blanks."""
+    number = re.compile(r"(?<!\w)(?<!\d\.)\d{4,}")
+    return [number.sub(lambda m: f"{int(m[0]):,}".replace(",", "\u202f"), line) for line in lines]
+
+
 def decimal_commas(lines):
     """A German spreadsheet's numbers: points between thousands, commas before decimals."""
     swapped = str.maketrans(".,", ",.")

@@ -177,8 +177,9 @@ def test_a_text_in_a_single_string_is_that_text(tmp_path):
 
 
 def test_a_plan_in_a_raw_string_of_rust(tmp_path):
-    path, (plans, _) = tmp_path / "paste", texts()
-    for name in ("plan", "json"):
+    path, (plans, others) = tmp_path / "paste", texts()
+    plans["mariadb"] = others["mariadb"]
+    for name in ("plan", "json", "mariadb"):
         code = around(['    let slow = r#"'], ['"#;', "    assert!(spills(slow));"])
         assert answer(path, name, code(plans[name])) == answer(path, name, plans[name]), name
         text = "\n".join(plans[name])

@@ -138,6 +138,7 @@ def test_incomplete_evidence_is_recognised_and_refused(tmp_path, text):
 @cases(
     ("engine", "text"),
     [
+        ("Greenplum", "  Work_mem wanted: 575507K bytes avg to lessen workfile I/O\n"),
         ("MongoDB", '{"executionStats": {"totalKeysExamined": 0, "usedDisk": true}}\n'),
         ("Impala", "   - ScratchBytesWritten: 3.10 GB (3328599654)\n   - ScratchWrites: 812\n"),
         ("Doris", "  -  SpillWriteFileBytes:  212.40  MB\n  -  SpillWriteFileTotalCount:  48\n"),
@@ -280,7 +281,10 @@ STAGES = "job_id,total_slot_ms,shuffle_output_bytes_spilled\njob1,100000,5120\n"
 
 
 #: The unit is unknown, and so is the time.
-PROSE = "- Execution time: 125 seconds\n- bytes_spilled_to_local_storage: 5 KiB\n"
+PROSE = (
+    "- Bytes spilled to local storage · 4.1 — too little memory\n- Execution time: 125 seconds\n"
+    "- bytes_spilled_to_local_storage: 5 KiB\n"
+)
 
 
 @cases(

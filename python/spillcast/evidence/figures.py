@@ -183,7 +183,11 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
     """Bytes by the name of the storage; counters of queries and of their nodes may both occur."""
     sizes = defaultdict[str, list[float]](list)
     for match in re.finditer(counter, text, _FLAGS):
-        size = re.sub(r"(?<=\d)$", "B", re.sub(r"[\s,]", "", match[1]))
+        number = re.sub(r"[\s,]", "", match[1])
+        if re.fullmatch(r"\d+\.0*[1-9]\d*", number):
+            # A fraction is not a number of bytes: it is another number in a sentence.
+            continue
+        size = re.sub(r"(?<=\d)$", "B", number)
         storage = re.search(r"to[ _](?:local|remote)|datasize", match[0].lower())
         sizes[storage[0] if storage else ""].append(quantity_of(parse_bytes, size, engine))
     return sizes

@@ -33,6 +33,7 @@ BYTE_COUNTERS = (
 )  # fmt: skip
 #: Engines with a text format that is not read, by marks that only their texts have.
 TEXTS = (
+    ("Greenplum", r"\bWorkfile: \(\d|\bWork_mem wanted: |\"Workfile Spilling\""),
     ("CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: "), ("Netezza", r"\[SPU "),
     ("Trino or Presto", r'\bCPU: [\d.]++\w++[^,\n]{,9}, Scheduled: \d|"(?:spilledDat|revocable)'),
     ("TiDB", r"\bcop\[tikv\]|\bactRows\b|\bspilled_partition_num|^(?:# )?Disk_max: "

@@ -43,6 +43,12 @@ _SET = re.compile(r"\d+ rows? in set\b.*")
 #: A large number, and the rounded number that ClickHouse prints after it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _JSON = re.compile(r"\s*[\[{]")
+#: The heading of explain.depesz.com, its figures for a node, and the mark before a detail.
+_PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
+_PAGE_FIGURES = re.compile(
+    r"^\d+\.\s+(?:[\d.,]+\s+[\d.,]+\s+[↑↓] *[\d.,]+\s+[\d.,]+\s+[\d.,]+(?: / \d+)?\s*)?(?:->\s*)?"
+)
+_BULLET = re.compile(r"^\s*•\s*")
 
 
 def with_tables_as_csv(text: str) -> str:
@@ -420,3 +426,14 @@ def asciidoc(lines: list[str]) -> list[str] | None:
     # psql writes the number of rows below the table, between lines of dots.
     below = [line for line in lines[rules[-1] + 1 :] if line.strip(".")]
     return [*above, *as_lines(names, rows), *below]
+
+
+def plan_page(lines: list[str]) -> list[str] | None:
+    """The plan in the last column of explain.depesz.com; its text does not indent nodes."""
+    begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.match(line)), None)
+    if begin is None:
+        return None
+    below = [_BULLET.sub("  ", _PAGE_FIGURES.sub("", line)) for line in lines[begin + 1 :]]
+    is_node = [re.match(r"\S[^(]*\((?:cost=|actual )", line) is not None for line in below]
+    top = is_node.index(True) if any(is_node) else len(below)
+    return [f"-> {line}" if is_node[at] and at > top else line for at, line in enumerate(below)]

@@ -62,6 +62,8 @@ _BRACE = re.compile(r"&l(?:brace|cub);")
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|ShowPlanXML|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
+#: A line of code in Markdown, which may be an item of a list.
+_CODE_LINE = re.compile(r"^\s*+(?:[-*+] +)?`([^`]*)`\s*$")
 #: Bold text in Markdown; a line of a plan or a message, not of prose, with bold text.
 _BOLD = re.compile(r"\*\*(?=\S)([^*\n]++)(?<=\S)\*\*")
 _WITH_BOLD = re.compile(
@@ -159,7 +161,7 @@ _KEY = re.compile(
 )
 #: Text that occurs only in plans.
 _ONLY_IN_PLANS = re.compile(
-    r"\(cost=|\(actual |\"Plan\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
+    r"\(cost=|\(actual |\"(?:Plan|query_block)\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
     r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
 )
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;\t] *[\"']")
@@ -175,12 +177,6 @@ _CELL = re.compile(r'^[ \t]*"((?>(?:[^"]|"")*))"[ \t]*$', re.MULTILINE)
 CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
-#: The heading of explain.depesz.com, its figures for a node, and the mark before a detail.
-_PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
-_PAGE_FIGURES = re.compile(
-    r"^\d+\.\s+(?:[\d.,]+\s+[\d.,]+\s+[↑↓] *[\d.,]+\s+[\d.,]+\s+[\d.,]+(?: / \d+)?\s*)?(?:->\s*)?"
-)
-_BULLET = re.compile(r"^\s*•\s*")
 
 Lines = list[str]
 
@@ -213,21 +209,13 @@ def _typographic_characters(lines: Lines) -> Lines | None:
     return _LONG_DASH.sub(r"\1->", text).split("\n")
 
 
-def _page_of_plan(lines: Lines) -> Lines | None:
-    """Removes the columns of explain.depesz.com; its text does not indent nodes."""
-    begin = next((at for at, line in enumerate(lines) if _PLAN_PAGE.match(line)), None)
-    if begin is None:
-        return None
-    below = [_BULLET.sub("  ", _PAGE_FIGURES.sub("", line)) for line in lines[begin + 1 :]]
-    is_node = [re.match(r"\S[^(]*\((?:cost=|actual )", line) is not None for line in below]
-    top = is_node.index(True) if any(is_node) else len(below)
-    return [f"-> {line}" if is_node[at] and at > top else line for at, line in enumerate(below)]
-
-
 def _markdown_escapes(lines: Lines) -> Lines | None:
-    """Removes Markdown's backslashes before punctuation, and asterisks around bold figures."""
+    """Removes Markdown's backslashes, backticks around lines, and asterisks around figures."""
     if any(_ESCAPED.search(line) for line in lines):
         return [_ESCAPE.sub(r"\1", line) for line in lines]
+    judged = [line for line in lines if FIGURES.search(line)]
+    if judged and sum(map(bool, map(_CODE_LINE.fullmatch, judged))) >= _SHARE * len(judged):
+        return [_CODE_LINE.sub(r"\1", line) for line in lines]
     return [_BOLD.sub(r"\1", line) if _WITH_BOLD.match(line) else line for line in lines]
 
 
@@ -489,7 +477,7 @@ _EXPORTS = exported_rows.inserts, exported_rows.beside, exported_rows.stacked
 #: because a bar before all lines may belong to a table.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
-    *(_page_of_plan, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
+    *(tables.plan_page, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(_logfmt, exported_rows.broken_xml, _broken_json, _plans_in_code, _quoted_cells),

@@ -15,6 +15,7 @@ from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
     all_nodes,
+    by_process,
     count_disk_sizes,
     nodes_of,
     sizes_kib,
@@ -163,6 +164,8 @@ def _complete(document: dict[str, Any], notes: list[str]) -> None:
         settings[name] = value if isinstance(value, str) else json.dumps(value)
     _check_shape(document)
     if count_disk_sizes(document["Plan"]):
+        if any(map(_lacks_size, all_nodes(document["Plan"]))):
+            raise ValueError("a hash aggregate has batches, but no size on disk")
         notes.append(SIZES_NOTE)
     if notes:
         document["Notes"] = notes
@@ -342,6 +345,12 @@ def none_spilled(document: Mapping[str, Any]) -> bool:
     """Whether a plan that is complete and has no sizes on disk has no node that spilled."""
     is_whole = "Execution Time" in document and not document.keys() & {"Excerpt", "Abridged"}
     return is_whole and all(node.shows_no_spill for node in nodes_of(document["Plan"]).walk())
+
+
+def _lacks_size(values: Mapping[str, Any]) -> bool:
+    """Whether a process of a hash aggregate has several batches, and their size is missing."""
+    batched = [each for each in by_process(values) if each.get("HashAgg Batches", 1) > 1]
+    return values["Node Type"] == "Aggregate" and not all("Disk Usage" in each for each in batched)
 
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:

@@ -32,6 +32,7 @@ _BARE_NODE = re.compile(
     rf"|(?P<name>{TYPE_OF_NODE}(?: (?:Only|Scan|Left|Right|Full|Semi|Anti|Join|Append))*"
     r"(?:(?: on| using) \S.*)?)(?:[ \t]*(?:\(|\.{3}|…|rows=).*)?)\s*"
 )
+_NAME_BELOW_ARROW = re.compile(r"\s*->[^(]*")
 #: An expression that an author put between a node's name and its figures.
 _CONDITION = re.compile(
     r"(?<=\w) +(?:(?:Hash|Merge|Index|Recheck) Cond|(?:Join )?Filter|\w+ Key): "
@@ -76,9 +77,10 @@ _SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
 
 
 def is_open(line: str) -> bool:
-    """Whether a node's line was cut before the end of its figures."""
-    figures = OF_NODE.search(line)
-    rest = "" if figures is None else line[figures.start() :]
+    """Whether a node's line was broken or cut before the end of its figures."""
+    if (figures := OF_NODE.search(line)) is None:
+        return _NAME_BELOW_ARROW.fullmatch(line) is not None
+    rest = line[figures.start() :]
     return rest.count("(") > rest.count(")")
 
 
@@ -216,6 +218,8 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
         re.compile(
             r"Sort Method: {1,2}(?P<method>\S(?:.{,80}?\S)??)\s++"
             r"(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
+            # A remark that the size is only that of one process.
+            r"(?!\W{,3}[\u00d7x*] ?\d|.*\bper (?:worker|process)\b)"
         ),
         lambda m: {
             "Sort Method": m["method"],

@@ -35,7 +35,7 @@ _BEGINS = re.compile(
 #: Lines that the next continues, if it begins as a line does.
 _CONTINUED = re.compile(r"(?:\(|\bWorker \d+:\s*)$")
 _OF_BATCHES = re.compile(r"\s*(?:Worker \d+:\s*)?(?:\w+ Partitions: |Buckets: |Batches: )")
-_USAGE = re.compile(r"\s*(?:Memory |Disk )?Usage: ")
+_USAGE = re.compile(r"\s*(?:Memory |Disk )?Usage:(?:\s|$)")
 #: Details in parentheses, as openGauss prints them.
 _IN_BRACKETS = re.compile(r"(\s*)\(([A-Z][A-Za-z/ ]+: [^()]*)\)\s*")
 #: Dots in place of a node's figures or of counts that are not of temp files.
@@ -45,6 +45,8 @@ _DOTS = re.compile(
 )
 #: A line in place of others.
 _LINES_LEFT_OUT = re.compile(r"(?=\W+$)\W*?(?:\.{3}|…)")
+#: A blank that separates thousands, or at which a number was broken.
+_BETWEEN_THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A line that is quoted in the text around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
@@ -70,7 +72,7 @@ _FIGURES_OF_NODE = r"\((?:cost=\d|actual (?:time|rows)=|never executed)"
 #: Labels that begin a line of details or of the summary.
 _LABEL = (
     r"(?:(?:Presorted|Sort|Group|Hash|Cache) Key|(?:Hash|Merge|Index|Recheck|TID) Cond"
-    r"|(?:Join|One-Time) Filter|(?<!Join )(?<!Time )Filter|Sort Method|Buffers|I/O Timings"
+    r"|(?<!by )(?:Join |One-Time |(?<!Join )(?<!Time ))Filter|Sort Method|Buffers|I/O Timings"
     r"|(?:Full|Pre)-sort(?:ed)? Groups|Workers (?:Planned|Launched)|Worker \d+"
     r"|Heap (?:Fetches|Blocks)|Rows Removed by [A-Z][\w ]+|Buckets|Planned Partitions"
     r"|(?<!\d )(?<!\d  )Batches|Storage|Output|Settings|Query Identifier|Planning(?: [Tt]ime)?|JIT"
@@ -103,6 +105,8 @@ _NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
 #: Nodes of Citus whose children are the plan of another statement: a task, a distributed subplan.
 CITUS_STATEMENTS = ("Task", "Distributed")
+#: Sizes that a process of a node has once.
+_SIZES = {"Sort Space Used", "Peak Memory Usage"}
 _TEMP_IO = (*TEMP_BLOCKS, "Temp I/O Read Time", "Temp I/O Write Time")
 #: Several lines of one length, at least this, were broken by a terminal, even within words.
 _TERMINAL_MIN = 60
@@ -134,7 +138,7 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
-    lines = [_DOTS.sub("", line) for line in lines]
+    lines = [_BETWEEN_THOUSANDS.sub("", _DOTS.sub("", line)) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
         line = _IN_NUMBER.sub("", _WIDE.sub(" ", line))
@@ -264,8 +268,10 @@ class _Plan:
         if values is not None:
             # A second line of this kind belongs to a child node that is missing.
             counted = any(name.endswith("Blocks") for name in node)
-            sort = "Sort Space Used"
-            if sort in target and values.get(sort, target[sort]) != target[sort]:
+            if any(
+                name in target and values.get(name) != target[name]
+                for name in _SIZES & values.keys()
+            ):
                 raise not_understood(text)
             if target is not node or not (text.startswith("Buffers:") and counted):
                 target.update(values)
