@@ -177,6 +177,47 @@ class LiveRecorder(ABC, Generic[Result]):
         self.recorder.collect()
         self.recorder.add_samples(self.sampler.take_samples())
 
+    def before_recording_s(self, query: SessionQuery) -> float:
+        """How long a query had run when the capture was attached."""
+        return max(0, self.attached_ns - (query.started_ns or self.attached_ns)) / 1e9
+
+    def query_meta(
+        self, query: SessionQuery, ended_by: EndedBy, workers: Sequence[Worker]
+    ) -> RecordedQuery:
+        """A query for meta.json; its start is by the server's clock."""
+        began_s = query.life.started_s
+        began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
+        return RecordedQuery(
+            backend=query.pid,
+            query_started_at=None if began is None else began.isoformat(timespec="milliseconds"),
+            query_elapsed_s=query.life.elapsed_s,
+            before_recording_s=self.before_recording_s(query),
+            ended_by="query" if ended_by == "end" else ended_by,
+            failure=query.failure,
+            workers=workers,
+            workers_not_attached=0,
+            temp_files=[
+                TablespaceUsage(name, size, files)
+                for name, (size, files) in sorted(query.temp_peak.items())
+            ],
+        )
+
+    def sampling_meta(self, query: SessionQuery) -> Sampling:
+        """The samples of a query for meta.json, with its share of the cost of sampling."""
+        sampler = self.sampler
+        share = query.samples / sampler.samples if sampler.samples else 1.0
+        server_s = sampler.server_cpu_s
+        return Sampling(
+            rate_hz=sampler.rate_hz,
+            samples=query.samples,
+            ticks=query.ticks,
+            discarded=query.discarded,
+            gap_s=query.gap_s,
+            gap_from_s=sampler.gap_s,
+            client_cpu_s=share * sampler.client_cpu_s,
+            server_cpu_s=None if server_s is None else share * server_s,
+        )
+
     def until_the_end(self, on_status: OnStatus) -> Result:
         """Records to the end, for the duration, or until Ctrl-C, and keeps the recording."""
         try:
@@ -256,7 +297,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         if query_s is None:
             reason = f"session {self.query.pid} has ended without a query"
             raise QueryEnded(self.query.failure or reason)
-        return query_s - before_recording_s(self.query, self.attached_ns)
+        return query_s - self.before_recording_s(self.query)
 
     @property
     def started_ns(self) -> int | None:
@@ -331,7 +372,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         if elapsed_s <= 0:
             raise QueryEnded("the query ended before anything was recorded")
         documents = {} if ended_by == "end" else self.documents
-        fields = {"elapsed_s": elapsed_s, "sampling": sampling_meta(query, self.sampler)}
+        fields = {"elapsed_s": elapsed_s, "sampling": self.sampling_meta(query)}
         self._ended = KnownRun(self.started_ns, fields | self._meta_fields(ended_by), documents)
         return recorder.finish(self._ended)
 
@@ -344,51 +385,8 @@ class SessionRecorder(LiveRecorder[Recording]):
     def _meta_fields(self, ended_by: EndedBy) -> dict[str, Any]:
         workers = self.recorder.joined(self.started_ns)
         query = replace(
-            query_meta(self.query, self.attached_ns, ended_by, workers),
+            self.query_meta(self.query, ended_by, workers),
             workers_not_attached=self._unattached,
             table_calls=self.table_calls,
         )
         return {"ended_by": ended_by, "engine": self.describe_engine(), "server": query}
-
-
-def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
-    """How long a query had run at ``attached_ns`` (CLOCK_MONOTONIC)."""
-    return max(0, attached_ns - (query.started_ns or attached_ns)) / 1e9
-
-
-def query_meta(
-    query: SessionQuery, attached_ns: int, ended_by: EndedBy, workers: Sequence[Worker]
-) -> RecordedQuery:
-    """A query for meta.json; its start is by the server's clock."""
-    began_s = query.life.started_s
-    began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
-    return RecordedQuery(
-        backend=query.pid,
-        query_started_at=None if began is None else began.isoformat(timespec="milliseconds"),
-        query_elapsed_s=query.life.elapsed_s,
-        before_recording_s=before_recording_s(query, attached_ns),
-        ended_by="query" if ended_by == "end" else ended_by,
-        failure=query.failure,
-        workers=workers,
-        workers_not_attached=0,
-        temp_files=[
-            TablespaceUsage(name, size, files)
-            for name, (size, files) in sorted(query.temp_peak.items())
-        ],
-    )
-
-
-def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
-    """The samples of a query for meta.json, with its share of the cost of sampling."""
-    share = query.samples / sampler.samples if sampler.samples else 1.0
-    server_s = sampler.server_cpu_s
-    return Sampling(
-        rate_hz=sampler.rate_hz,
-        samples=query.samples,
-        ticks=query.ticks,
-        discarded=query.discarded,
-        gap_s=query.gap_s,
-        gap_from_s=sampler.gap_s,
-        client_cpu_s=share * sampler.client_cpu_s,
-        server_cpu_s=None if server_s is None else share * server_s,
-    )

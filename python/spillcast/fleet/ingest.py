@@ -207,8 +207,8 @@ class SourceRows:
 
     #: The hash of its content.
     source: str
-    #: Its row of SOURCES, without parts; None if its content is already in the dataset.
-    row: dict[str, Any] | None
+    #: Its row of SOURCES, without parts; empty if its content is already in the dataset.
+    row: dict[str, Any] = field(default_factory=dict)
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
@@ -220,7 +220,7 @@ def read_source(source: EvidenceSource, known: Container[str], database: str | N
     with source.local() as path:
         content = content_hash(path)
         if content in known:
-            return SourceRows(content, None)
+            return SourceRows(content)
         row: dict[str, Any] = {"source": content, "name": visible(source.name)}
         row |= {"bytes": source.bytes, "set_aside": None, "damaged": 0, "damage": []}
         row["is_part"] = False
@@ -319,9 +319,8 @@ def batches(sources: Sequence[EvidenceSource]) -> Iterator[list[EvidenceSource]]
         yield batch
 
 
-def write_batch(where: Store, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
+def write_batch(where: Store, new: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
     """Writes the parts of a batch. Returns its name and its rows of the log, not yet written."""
-    new = [source for source in read if source.row is not None]
     contents = "".join(source.source for source in new)
     name = hashlib.blake2b(contents.encode(), digest_size=16).hexdigest()
     partitions: dict[Partition, list[dict[str, Any]]] = {}
@@ -333,11 +332,10 @@ def write_batch(where: Store, read: Sequence[SourceRows]) -> tuple[str, list[dic
         table = Table.from_rows(rows, RUNS if is_runs else FACTS)
         # Each recording is a row group, so readers hold only one in memory.
         where.write(_part(partition, name), parquet_bytes(table, 1 if is_runs else None))
-    log = []
-    for source in new:
-        parts = [_part(partition, name) for partition in sorted(source.partitions)]
-        log.append({**(source.row or {}), "parts": parts})
-    return name, log
+    return name, [
+        {**source.row, "parts": [_part(partition, name) for partition in sorted(source.partitions)]}
+        for source in new
+    ]
 
 
 def _part(partition: Partition, batch: str) -> str:
@@ -384,7 +382,7 @@ def ingest(
                 if isinstance(outcome, OSError):
                     reason = outcome.strerror or str(outcome)
                     done.unread.append({"file": source.name, "what": reason})
-                elif outcome.source in known or outcome.row is None:
+                elif outcome.source in known or not outcome.row:
                     done.add_again(source.name, known[outcome.source])
                 else:
                     known[outcome.source] = outcome.row["set_aside"]

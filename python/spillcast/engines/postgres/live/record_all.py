@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.engines import Notify, OnStatus
-from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
+from spillcast.engines.live import LiveRecorder
 from spillcast.engines.postgres import (
     CALLS,
     Connection,
@@ -277,10 +277,10 @@ class _AllSessions(LiveRecorder[ServerRecording]):
                 run_queue_delay_s=query.run_queue_delay_s,
                 run_queue_others_s=None,
             ),
-            server=query_meta(
-                query, self.attached_ns, ended_by, _workers(query, window, self.recorder.origin_ns)
+            server=self.query_meta(
+                query, ended_by, _workers(query, window, self.recorder.origin_ns)
             ),
-            sampling=sampling_meta(query, self.sampler),
+            sampling=self.sampling_meta(query),
         )
         return writer.finish(meta)
 
