@@ -51,6 +51,8 @@ class DuckDBMetrics:
     """The metrics of a profile that concern temp files, by the names of DuckDB 1 or 2."""
 
     latency: float = key("", unit="s")
+    #: The sum of all operators: 0 if they were not summed.
+    cpu_time: float | None = key("", unit="s", optional=True)
     query_name: str | None = key("", optional=True)
     #: The peak size of temp files: since the database was opened, and during the query.
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
@@ -77,6 +79,12 @@ def read(path: Path, selection: Selection) -> Counts:
     if not documents or not isinstance(documents[0], dict):
         raise damaged("no line begins its JSON: the first is missing or begins with other text")
     profile = read_document(DuckDBMetrics, _renamed(documents[0]))
+    if profile.cpu_time == 0:
+        raise EvidenceIncomplete(
+            "the profile has no sums of its operators: the query failed, or EXPLAIN of DuckDB 1.1 "
+            "to 1.4 printed it, which leaves out latency and temp files",
+            f"{HINT}; {_HINT}",
+        )
     of_query, of_database = profile.peak_temp_dir_size, profile.system_peak_temp_dir_size
     if of_query is of_database is profile.total_bytes_spilled is None:
         raise _unsized(profile.latency)
@@ -144,6 +152,7 @@ def _renamed(document: dict[str, Any]) -> dict[str, Any]:
         raise damaged("it has no latency, and no groups query and system")
     pairs = {
         "latency": query.get("total_time"),
+        "cpu_time": query.get("cpu_time"),
         "query_name": query.get("sql"),
         "peak_temp_dir_size": system.get("peak_temp_dir_size"),
         "total_bytes_spilled": system.get("total_bytes_spilled"),

@@ -251,6 +251,19 @@ def test_a_profile_of_a_sort_before_1_4_is_refused(tmp_path, held):
             read_figures([path], Selection(timed=False))
 
 
+@cases("form", ["{0}", '{{"query": {0}, "system": {{"peak_temp_dir_size": 0}}}}'])
+def test_a_profile_without_sums_shows_no_spill_and_none_missing(tmp_path, form):
+    """EXPLAIN (ANALYZE, FORMAT json) of DuckDB 1.3.2 and 1.4.5, of a join that wrote 23 MB."""
+    sums = {"latency": 0.0, "total_time": 0.0, "cpu_time": 0.0, "system_peak_temp_dir_size": 0}
+    path = tmp_path / "explain.json"
+    for elapsed_s in (0.0, 0.153):
+        path.write_text(
+            form.format(json.dumps(sums | dict.fromkeys(("latency", "total_time"), elapsed_s)))
+        )
+        with pytest.raises(EvidenceIncomplete):
+            read_figures([path], Selection(timed=False))
+
+
 def test_a_cut_profile_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
