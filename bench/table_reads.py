@@ -146,10 +146,10 @@ def _captured(source: str, pid: int, times: int = 1) -> Iterator[None]:
     """Runs captures whose rows are read as they arrive, and discarded."""
     with ExitStack() as stack:
         for _ in range(times):
-            recorder = _core.Recorder(None, RecordOptions(capture=source))
+            recorder = _core.Recorder(RecordOptions(capture=source))
             recorder.prepare(pid, None, None, None)
             recorder.observe(pid, [], only_calls=False, many_processes=True, was_running=True)
-            stack.callback(recorder.discard)
+            stack.callback(recorder.end_capture)
             ended = Event()
             taking = Thread(target=_take, args=[recorder, ended])
             taking.start()

@@ -10,14 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::capture as core;
 use spillcast_recording::failure::{Failure, Kind};
-use spillcast_recording::json::Document;
 use spillcast_recording::meta::Options;
 use spillcast_recording::sources;
 use spillcast_recording::{Observed, target};
 
 use crate::capture::{CaptureCost, call_kinds, source_named, status_dict, strings};
 use crate::error::{failed, os_error, wrong};
-use crate::output::{Published, add_document, row_sums};
 use crate::recording::Rows;
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
@@ -91,7 +89,7 @@ impl Target {
     }
 }
 
-/// One recording in progress: `prepare`, `observe`, `tick` until over, `account`, `publish`.
+/// One recording in progress: `prepare`, `observe`, `tick` until over, `account`.
 ///
 /// A sampler's thread attaches processes while another thread collects the rows.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -106,17 +104,21 @@ impl Recorder {
     ) -> T {
         py.detach(|| work(&mut self.0.lock().expect("no holder panics")))
     }
+
+    /// The functions that the observed threads ran; None if no stack was sampled.
+    pub fn stacks(&self, py: Python<'_>) -> Option<core::NamedStacks> {
+        self.with(py, |r| r.stacks())
+    }
 }
 
 #[pymethods]
 impl Recorder {
-    /// Nothing is written without `output`; `options` is a RecordOptions. InputError if a directory
-    /// cannot be used.
+    /// `options` is a RecordOptions. InputError if a directory of temp files cannot be used.
     #[new]
-    fn new(output: Option<PathBuf>, options: &Bound<'_, PyAny>) -> PyResult<Recorder> {
+    fn new(options: &Bound<'_, PyAny>) -> PyResult<Recorder> {
         let options =
             extracted!(Options, options => temp_dirs capture duration_s slices share force);
-        let recorder = spillcast_recording::Recorder::new(output, options, "spillcast");
+        let recorder = spillcast_recording::Recorder::new(options, "spillcast");
         Ok(Recorder(Mutex::new(recorder.map_err(failed)?)))
     }
 
@@ -160,8 +162,8 @@ impl Recorder {
     }
 
     /// Start without a capture, for the given reason.
-    fn observe_nothing(&self, py: Python<'_>, pid: i32, because: String) -> PyResult<()> {
-        self.with(py, |r| r.observe_nothing(pid, because)).map_err(failed)
+    fn observe_nothing(&self, py: Python<'_>, pid: i32, because: String) {
+        self.with(py, |r| r.observe_nothing(pid, because));
     }
 
     /// Record what the process, which is already running, has done until now.
@@ -185,12 +187,6 @@ impl Recorder {
     #[getter]
     fn origin_ns(&self, py: Python<'_>) -> u64 {
         self.with(py, |r| r.origin_ns)
-    }
-
-    /// The folder that is being written; None without one.
-    #[getter]
-    fn folder(&self, py: Python<'_>) -> Option<PathBuf> {
-        self.with(py, |r| r.sink.as_ref().map(|output| output.folder().to_owned()))
     }
 
     /// Observe another running process; repeated calls are ignored. OSError if that fails.
@@ -219,14 +215,14 @@ impl Recorder {
         status_dict(py, self.with(py, |r| r.status()))
     }
 
-    /// Write the new rows: returns whether the recording is over, because its target `ended` or the
-    /// time limit is reached, and the rows.
+    /// Whether the recording is over, because its target `ended` or the time limit is reached, and
+    /// the new rows.
     fn tick(&self, py: Python<'_>, ended: bool) -> (bool, Rows) {
         let (over, batch) = self.with(py, |r| r.tick(ended));
         (over, Rows(batch))
     }
 
-    /// Write and return the rows since the last call.
+    /// The rows since the last call.
     fn collect(&self, py: Python<'_>) -> Rows {
         Rows(self.with(py, |r| r.collect()))
     }
@@ -235,11 +231,6 @@ impl Recorder {
     #[pyo3(signature = (*, over = false))]
     fn end_capture(&self, py: Python<'_>, over: bool) {
         self.with(py, |r| r.end_capture(over));
-    }
-
-    /// End the capture and remove everything that was written.
-    fn discard(&self, py: Python<'_>) {
-        self.with(py, |r| r.discard());
     }
 
     /// InputError if the source observed nothing of the run at all.
@@ -271,39 +262,6 @@ impl Recorder {
         let process = (command, exit_status);
         let meta = self.with(py, |r| r.account(elapsed_s, started_ns, cost, process));
         serde_json::to_string(&meta).map_err(wrong)
-    }
-
-    /// Write a JSON document beside the rows; do nothing without an output.
-    fn add_document(&self, py: Python<'_>, name: &str, document: &str) -> PyResult<()> {
-        let add = |r: &mut spillcast_recording::Recorder| {
-            r.sink.as_ref().map_or(Ok(()), |output| add_document(output, name, document))
-        };
-        self.with(py, add)
-    }
-
-    /// Write the Parquet files; times are relative to `zero_ns` after the recording's start.
-    fn finish_rows(&self, py: Python<'_>, zero_ns: u64) -> PyResult<()> {
-        self.with(py, |r| r.finish_rows(zero_ns)).map_err(failed)
-    }
-
-    /// Write meta.json and give the recording its name. Returns the path, meta.json, and sums of
-    /// the rows (written_bytes, to temp files and to others; other_files by name).
-    ///
-    /// `because` tells what else could not be kept.
-    #[pyo3(signature = (meta, because = None))]
-    fn publish<'py>(
-        &self,
-        py: Python<'py>,
-        meta: &str,
-        because: Option<String>,
-    ) -> PyResult<Published<'py>> {
-        let meta = serde_json::from_str(meta).map_err(wrong)?;
-        let (kept, published) = self.with(py, |r| {
-            let kept = r.sink.as_ref().map(|output| output.kept.clone()).unwrap_or_default();
-            (kept, r.publish(meta, because))
-        });
-        let (path, meta) = published.map_err(failed)?;
-        Ok((path, meta.text(), row_sums(py, &kept)?))
     }
 }
 

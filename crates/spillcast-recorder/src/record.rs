@@ -15,7 +15,7 @@ use spillcast_recording::json::{Document, json};
 use spillcast_recording::meta::Options;
 use spillcast_recording::sources::{AUTO, PRELOAD};
 use spillcast_recording::target::{Target, c_strings, environment, program};
-use spillcast_recording::{Observed, Recorder};
+use spillcast_recording::{Bounds, Observed, Output, Recorder};
 
 use crate::arguments::{Arguments, help};
 use crate::library::Library;
@@ -38,16 +38,17 @@ struct Request {
 /// Records; returns the exit status.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let request = Request::read(words)?;
-    let output = Some(request.output.clone());
-    let mut recorder = Recorder::new(output, request.options.clone(), PROGRAM)?;
+    let Options { slices, share, force, .. } = request.options;
+    let mut recorder = Recorder::new(request.options.clone(), PROGRAM)?;
+    let mut output = Output::new(&request.output, Bounds::of(slices), share, force)?;
     signals::watch();
     // The command may load the library as long as it runs.
     let (mut target, _library) = begin(&mut recorder, &request)?;
     if let Some(notice) = recorder.notice().filter(|notice| notice.ends_with("instead")) {
         print_message(notice);
     }
-    let signal = follow(&mut recorder, &mut target);
-    let kept = finish(&mut recorder, &target, &request);
+    let signal = follow(&mut recorder, &mut output, &mut target);
+    let kept = finish(&mut recorder, output, &target, &request);
     stay(&mut target);
     let status = target.exit_status.unwrap_or(0);
     if status != 0 {
@@ -119,7 +120,7 @@ fn begin(recorder: &mut Recorder, request: &Request) -> Outcome<(Target, Option<
         match recorder.observe(target.pid, how.clone())? {
             Some(again) => variables = again,
             None => {
-                target.release().inspect_err(|_| recorder.discard())?;
+                target.release()?;
                 return Ok((target, library.ok()));
             }
         }
@@ -127,10 +128,12 @@ fn begin(recorder: &mut Recorder, request: &Request) -> Outcome<(Target, Option<
 }
 
 /// Records until the process or the time ends, or a signal arrives, which is returned.
-fn follow(recorder: &mut Recorder, target: &mut Target) -> Option<i32> {
+fn follow(recorder: &mut Recorder, output: &mut Output, target: &mut Target) -> Option<i32> {
     loop {
         let ended = target.wait(TICK);
-        if recorder.tick(ended).0 {
+        let (over, rows) = recorder.tick(ended);
+        output.add_batch(&rows);
+        if over {
             return None;
         }
         match signals::take() {
@@ -141,8 +144,13 @@ fn follow(recorder: &mut Recorder, target: &mut Target) -> Option<i32> {
     }
 }
 
-fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcome<()> {
-    recorder.stop(false);
+fn finish(
+    recorder: &mut Recorder,
+    mut output: Output,
+    target: &Target,
+    request: &Request,
+) -> Outcome<()> {
+    output.add_batch(&recorder.stop(false));
     recorder.check_connected()?;
     // Only now, when it no longer disturbs observed processes.
     recorder.measure_caches();
@@ -161,8 +169,9 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
         print_message(format_args!("processes were not observed, {which}"));
     }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };
-    recorder.finish_rows(0)?;
-    let (path, meta) = recorder.publish(meta, None)?;
+    output.finish_rows(0)?;
+    recorder.stacks().iter().for_each(|stacks| output.add_stacks(stacks));
+    let (path, meta) = output.publish(meta, None)?;
     let status = recorder.status();
     if status.counts.temp_reads + status.counts.temp_writes == 0 {
         let failed = target.exit_status.is_some_and(|status| status != 0);

@@ -44,7 +44,7 @@ pub use parquet_file::BatchFile;
 pub use parquet_reader::{ParquetBatches, ParquetSource};
 pub use parts::Bounds;
 pub use recorder::{Observed, Recorder};
-pub use rows::{each_wait, read_waits, seconds_of, waits_of};
+pub use rows::{each_wait, read_waits, seconds_of};
 pub use scan::{Scan, Sums};
 pub use temp_places::{TempPlace, device_name, temp_places, without_secrets};
 pub use writer::{Kept, Writer};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use spillcast_core::capture::{NamedStacks, STACKS_PER_S};
+use spillcast_core::capture::{Batch, NamedStacks, STACKS_PER_S};
 
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, inputs_of, temp_of};
@@ -37,6 +37,11 @@ impl Output {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Adds the rows of a capture, unless the rows are finished.
+    pub fn add_batch(&mut self, batch: &Batch) {
+        self.writer.iter_mut().for_each(|writer| writer.add_batch(batch));
     }
 
     /// Writes a JSON document beside the rows.

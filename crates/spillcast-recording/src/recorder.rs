@@ -1,16 +1,15 @@
-//! One recording from its start to its folder: captures, writes, and accounts for its cost.
+//! One recording while it is observed: captures, and accounts for its cost.
 //!
 //! Call [`Recorder::new`], [`Recorder::prepare`], [`Recorder::observe`], [`Recorder::tick`] until
-//! over, [`Recorder::account`], [`Recorder::publish`]. The caller waits for the target's end.
+//! over, [`Recorder::account`]. The caller waits for the target's end, and passes the rows on.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Map, Value};
 use spillcast_core::capture::cost::Cost;
-use spillcast_core::capture::{self, Batch, CallKind, Capture, Joined, Status};
+use spillcast_core::capture::{self, Batch, CallKind, Capture, Joined, NamedStacks, Status};
 use spillcast_core::cold_cache;
 use spillcast_core::proc::high_water_bytes;
 use spillcast_core::system::{now_ns, process_cpu_ns};
@@ -20,20 +19,16 @@ use crate::earlier_work::EarlierWork;
 use crate::failure::Kind::{CaptureUnavailable, PathMissing};
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, open_files};
-use crate::folder::check_output;
 use crate::limits::{CpuWatch, MemoryStalls, PeakMemory, SocketWatch, memory_groups, tightest};
 use crate::machine::{Machine, iso};
 use crate::meta::{
     CaptureAccount, EndedBy, Engine, KeptWaits, Memory, Meta, Options, OtherIo, SCHEMA,
     SeenAccount, Temp, ToolCost, seconds, spilled,
 };
-use crate::output::Output;
-use crate::parts::Bounds;
 use crate::sources::{Begun, Choice, Environment, PRELOAD, Wanted, unconnected};
 
 /// One recording in progress.
 pub struct Recorder {
-    output: Option<PathBuf>,
     pub options: Options,
     /// The name of the recording program.
     program: &'static str,
@@ -41,7 +36,6 @@ pub struct Recorder {
     /// The reason why there is no capture.
     absent_because: Option<String>,
     capture: Option<Capture>,
-    pub sink: Option<Output>,
     observed: Observed,
     pid: i32,
     /// CLOCK_MONOTONIC at the start of the recording.
@@ -75,11 +69,7 @@ pub struct Observed {
 
 impl Recorder {
     /// Fails if a directory cannot be used, or no process can be observed.
-    pub fn new(
-        output: Option<PathBuf>,
-        options: Options,
-        program: &'static str,
-    ) -> Outcome<Recorder> {
+    pub fn new(options: Options, program: &'static str) -> Outcome<Recorder> {
         if !Path::new("/proc/self/fd").exists() {
             let message = "there is no /proc, so no process can be observed";
             let hint = "mount it: mount -t proc proc /proc";
@@ -89,17 +79,12 @@ impl Recorder {
             let message = format!("--temp {}: there is no such directory", path.display());
             return Err(Failure::of(PathMissing, message, ""));
         }
-        if let Some(path) = &output {
-            check_output(path, options.force)?;
-        }
         Ok(Recorder {
-            output,
             options,
             program,
             choice: None,
             absent_because: None,
             capture: None,
-            sink: None,
             observed: Observed::default(),
             pid: 0,
             origin_ns: now_ns(),
@@ -164,25 +149,20 @@ impl Recorder {
             self.sockets = Some(SocketWatch::new(pid));
         }
         self.observed = how;
-        self.begin(pid).inspect_err(|_| self.discard())?;
+        self.begin(pid);
         Ok(None)
     }
 
     /// Starts a recording without a capture, for the given reason.
-    pub fn observe_nothing(&mut self, pid: i32, because: String) -> Outcome<()> {
+    pub fn observe_nothing(&mut self, pid: i32, because: String) {
         (self.choice, self.absent_because) = (None, Some(because));
         self.origin_ns = now_ns();
-        self.begin(pid)
+        self.begin(pid);
     }
 
-    fn begin(&mut self, pid: i32) -> Outcome<()> {
+    fn begin(&mut self, pid: i32) {
         self.pid = pid;
-        if let Some(path) = &self.output {
-            let Options { slices, share, force, .. } = self.options;
-            self.sink = Some(Output::new(path, Bounds::of(slices), share, force)?);
-        }
         (self.started_at, self.started) = (Timestamp::now(), Instant::now());
-        Ok(())
     }
 
     /// Records what the process, which is already running, has done until now.
@@ -226,7 +206,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the new rows; also returns whether the recording is over, because the target has
+    /// Returns the new rows; also whether the recording is over, because the target has
     /// `ended` or the time limit is reached.
     pub fn tick(&mut self, ended: bool) -> (bool, Batch) {
         self.elapsed = self.started.elapsed();
@@ -239,7 +219,7 @@ impl Recorder {
         (ended || over, batch)
     }
 
-    /// Writes and returns the rows since the last call.
+    /// Returns the rows since the last call.
     pub fn collect(&mut self) -> Batch {
         let joined = self.joined();
         if let Some(memory) = &mut self.memory {
@@ -249,15 +229,10 @@ impl Recorder {
         self.cpu.iter_mut().for_each(CpuWatch::look);
         self.stalls.iter_mut().for_each(MemoryStalls::look);
         self.sockets.iter_mut().for_each(SocketWatch::look);
-        let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
-        if let Some(rows) = self.sink.as_mut().and_then(|output| output.writer.as_mut()) {
-            rows.add_waits(&batch.waits);
-            rows.add_seconds(&batch.seconds);
-        }
-        batch
+        self.capture.as_ref().map(Capture::take).unwrap_or_default()
     }
 
-    /// Ends the capture and writes the remaining rows. `over`: the run has also ended.
+    /// Ends the capture and returns the remaining rows. `over`: the run has also ended.
     pub fn stop(&mut self, over: bool) -> Batch {
         self.end_capture(over);
         self.collect()
@@ -273,10 +248,9 @@ impl Recorder {
         }
     }
 
-    /// Ends the capture and removes everything that was written.
-    pub fn discard(&mut self) {
-        self.end_capture(false);
-        self.sink = None;
+    /// The functions that the observed threads ran; None if no stack was sampled.
+    pub fn stacks(&self) -> Option<NamedStacks> {
+        self.capture.as_ref().and_then(Capture::stacks)
     }
 
     /// Fails if the source observed nothing of the run at all.
@@ -370,25 +344,5 @@ impl Recorder {
             asked: self.options.clone(),
             raw: KeptWaits::default(),
         }
-    }
-
-    /// Writes the Parquet files; times are relative to `zero_ns` after the recording's start.
-    pub fn finish_rows(&mut self, zero_ns: u64) -> Outcome<()> {
-        let Some(output) = &mut self.sink else { return Ok(()) };
-        output.finish_rows(zero_ns as i64)?;
-        if let Some(stacks) = self.capture.as_ref().and_then(Capture::stacks) {
-            output.add_stacks(&stacks);
-        }
-        Ok(())
-    }
-
-    /// Writes meta.json and gives the recording its name; returns its path and meta.json.
-    pub fn publish(
-        &mut self,
-        meta: Map<String, Value>,
-        because: Option<String>,
-    ) -> Outcome<(PathBuf, Value)> {
-        let output = self.sink.take().expect("the recording is written to a folder");
-        output.publish(meta, because)
     }
 }

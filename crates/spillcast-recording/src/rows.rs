@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -12,25 +11,15 @@ use arrow_array::{
     Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, downcast_integer_array,
 };
 use arrow_schema::{ArrowError, DataType};
-use spillcast_core::capture::{Second, Waits};
-use spillcast_core::packed::Packed;
+use spillcast_core::capture::Second;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::parquet_reader::ParquetSource;
 
-/// Converts columns to waits.
-///
-/// Fails if a column is missing or of another type, or has an invalid null.
-pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
-    let (mut names, mut rows) = (RowNames::default(), Packed::default());
-    each_wait(batch, &mut names, |wait, _| rows.push(wait))?;
-    Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
-}
-
 /// Passes on the waits of some columns one by one; their names are indexes in `names`, to which
 /// they are added.
 ///
-/// Fails like [`waits_of`].
+/// Fails like [`each_wait`].
 pub fn each_wait(
     batch: &RecordBatch,
     names: &mut RowNames,
@@ -61,7 +50,7 @@ pub struct WaitColumns<'a> {
 }
 
 impl<'a> WaitColumns<'a> {
-    /// Names become indexes in `names`, to which they are added. Fails like [`waits_of`].
+    /// Names become indexes in `names`, to which they are added. Fails like [`each_wait`].
     pub fn of(batch: &'a RecordBatch, names: &mut RowNames) -> Result<WaitColumns<'a>, ArrowError> {
         let from = Columns(batch);
         let event = from.names("event", &mut names.events)?;
@@ -111,7 +100,7 @@ impl<'a> WaitColumns<'a> {
 
 /// Converts columns to per-second rows.
 ///
-/// Fails like [`waits_of`].
+/// Fails like [`each_wait`].
 pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
     let from = Columns(batch);
     let (second, temp, op) = (from.needed("second")?, from.booleans("temp")?, from.ops()?);

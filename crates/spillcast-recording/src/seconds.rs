@@ -24,9 +24,9 @@ fn merge(row: &mut Second, other: Second) {
     }
 }
 
-fn pack(row: &Second, file: Option<NameId>, out: &mut Vec<u8>) {
-    out.push(row.op as u8 | (row.temp as u8) << 2 | (file.is_some() as u8) << 3);
-    file.into_iter().for_each(|file| put(out, file.into()));
+fn pack(row: &Second, out: &mut Vec<u8>) {
+    out.push(row.op as u8 | (row.temp as u8) << 2 | (row.file.is_some() as u8) << 3);
+    row.file.into_iter().for_each(|file| put(out, file.into()));
     for number in [row.second, row.size_class_bytes, row.count, row.bytes, row.total_ns] {
         put_signed(out, number);
     }
@@ -74,10 +74,9 @@ impl SecondsFile {
         Ok(SecondsFile { file, rows: 0, more: Vec::new(), packed: Vec::new() })
     }
 
-    /// Adds a row; `file` is given if it is undecided whether the file is `temp`.
-    pub fn add(&mut self, row: &Second, file: Option<NameId>) {
+    pub fn add(&mut self, row: &Second) {
         self.packed.clear();
-        pack(row, file, &mut self.packed);
+        pack(row, &mut self.packed);
         if !self.more.is_empty() || self.file.write_all(&self.packed).is_err() {
             self.more.extend_from_slice(&self.packed);
         }
@@ -131,11 +130,11 @@ mod tests {
         let mut file = SecondsFile::new(&folder.path().join("seconds")).unwrap();
         // More than is read at a time.
         for second in 0..10_000 {
-            file.add(&Second { second, ..Second::default() }, None);
+            file.add(&Second { second, ..Second::default() });
         }
         let full = file.read(|_| Err(io::ErrorKind::StorageFull.into()));
         assert_eq!(full.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        file.add(&Second { second: 10_000, ..Second::default() }, None);
+        file.add(&Second { second: 10_000, ..Second::default() });
         let mut seconds = Vec::new();
         file.read(|row| {
             seconds.push(row.second);

@@ -6,16 +6,19 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+use arrow_array::RecordBatch;
+use arrow_schema::ArrowError;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use spillcast_core::capture::{Second, Waits};
-use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
+use spillcast_core::capture::{Batch, Second};
+use spillcast_core::wait::{Op, RowNames, Wait};
 
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
 use crate::files::{FileSums, Files, TempKind};
 use crate::meta::RowSums;
 use crate::parquet_file::{BatchFile, ParquetFile};
 use crate::parts::{Bounds, Parts, make_folder};
+use crate::rows::{each_wait, seconds_of};
 use crate::seconds::SecondsFile;
 
 const PARTS: &str = "parts";
@@ -31,8 +34,8 @@ pub struct Writer {
     parts: Parts,
     seconds: SecondsFile,
     waits_count: u64,
-    names: RowNames,
-    from: Option<Renamed>,
+    /// The names of all rows: those of the capture, if the rows are those of one.
+    names: Option<Arc<Mutex<RowNames>>>,
 }
 
 /// The final content of a recording.
@@ -71,31 +74,37 @@ impl Writer {
             seconds: SecondsFile::new(&folder.join(SECONDS))?,
             folder,
             waits_count: 0,
-            names: RowNames::default(),
-            from: None,
+            names: None,
         })
     }
 
-    pub fn add_waits(&mut self, waits: &Waits) {
-        let mut from = match self.from.take() {
-            Some(from) if Arc::ptr_eq(&from.names, &waits.names) => from,
-            _ => Renamed { names: waits.names.clone(), ..Renamed::default() },
-        };
-        from.learn(&mut self.names);
-        for wait in waits.rows.iter() {
-            self.parts.add(&from.rename(wait));
+    /// Adds the rows of a capture. All rows of a recording are those of one capture, or columns.
+    pub fn add_batch(&mut self, Batch { waits, seconds }: &Batch) {
+        if waits.rows.row_count() == 0 && seconds.is_empty() {
+            return;
         }
+        let names = self.names.get_or_insert_with(|| waits.names.clone());
+        assert!(Arc::ptr_eq(names, &waits.names), "rows of another capture");
+        waits.rows.iter().for_each(|wait| self.parts.add(&wait));
         self.waits_count += waits.rows.row_count() as u64;
-        self.from = Some(from);
         self.parts.thin_out();
+        seconds.iter().for_each(|row| self.seconds.add(row));
     }
 
-    /// Adds per-second rows, all of which are kept; a capture's must follow its waits.
-    pub fn add_seconds(&mut self, rows: &[Second]) {
-        for row in rows {
-            let file = row.file.zip(self.from.as_ref()).map(|(id, from)| from.files[id as usize]);
-            self.seconds.add(row, file);
-        }
+    /// Adds waits from columns. Fails if they are not those of waits.
+    pub fn add_waits(&mut self, columns: &RecordBatch) -> Result<(), ArrowError> {
+        let names = self.names.get_or_insert_default();
+        let mut names = names.lock().expect("no holder panics");
+        each_wait(columns, &mut names, |wait, _| self.parts.add(wait))?;
+        self.waits_count += columns.num_rows() as u64;
+        self.parts.thin_out();
+        Ok(())
+    }
+
+    /// Adds per-second rows from columns. Fails if they are not those of such rows.
+    pub fn add_seconds(&mut self, columns: &RecordBatch) -> Result<(), ArrowError> {
+        seconds_of(columns)?.iter().for_each(|row| self.seconds.add(row));
+        Ok(())
     }
 
     /// Writes waits.parquet, seconds.parquet and a samples.parquet without rows; removes all other
@@ -103,19 +112,18 @@ impl Writer {
     /// `zero_ns`. Fails if not even the per-second rows can be written.
     pub fn finish(mut self, zero_ns: i64) -> io::Result<Kept> {
         make_folder(&self.folder)?;
-        if let Some(from) = &self.from {
-            from.decided(&mut self.names);
-        }
-        let mut kept = self.finish_waits(zero_ns)?;
+        let names = self.names.take().unwrap_or_default();
+        let names = names.lock().expect("no holder panics").clone();
+        let mut kept = self.finish_waits(&names, zero_ns)?;
         let _ = fs::remove_file(self.folder.join(RESERVE));
         loop {
-            match self.finish_seconds(zero_ns, &mut kept) {
+            match self.finish_seconds(&names, zero_ns, &mut kept) {
                 Ok(()) => break,
                 Err(error) if !self.parts.keeps_any() => return Err(error),
                 // The waits are written, and take up the space.
                 Err(error) => {
                     self.parts.use_fewer(error);
-                    kept = self.finish_waits(zero_ns)?;
+                    kept = self.finish_waits(&names, zero_ns)?;
                 }
             }
         }
@@ -125,10 +133,10 @@ impl Writer {
     }
 
     /// Writes the waits, or fewer if there is no room for all.
-    fn finish_waits(&mut self, zero_ns: i64) -> io::Result<Kept> {
+    fn finish_waits(&mut self, names: &RowNames, zero_ns: i64) -> io::Result<Kept> {
         loop {
             let kept = self.parts.kept();
-            match self.write_waits(&kept, zero_ns) {
+            match self.write_waits(names, &kept, zero_ns) {
                 Ok(kept_waits) => return Ok(kept_waits),
                 Err(_) if kept.is_empty() && fs::remove_file(self.folder.join(RESERVE)).is_ok() => {
                 }
@@ -138,15 +146,15 @@ impl Writer {
         }
     }
 
-    fn write_waits(&self, kept: &[(i64, u64)], zero_ns: i64) -> io::Result<Kept> {
-        let names = Dictionaries::new(&self.names);
-        let columns = |rows: &[Wait]| wait_columns(rows, &names);
+    fn write_waits(&self, names: &RowNames, kept: &[(i64, u64)], zero_ns: i64) -> io::Result<Kept> {
+        let dictionaries = Dictionaries::new(names);
+        let columns = |rows: &[Wait]| wait_columns(rows, &dictionaries);
         let mut file = ParquetFile::new(&self.folder.join("waits.parquet"), columns)?;
         let (mut written, mut sums, mut files) = (0, RowSums::default(), Files::default());
         for &(index, _) in kept {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
-                    let wait = self.names.settled(wait);
+                    let wait = names.settled(wait);
                     written += 1;
                     sums.waits_bytes = sums.waits_bytes.wrapping_add(wait.bytes.unwrap_or(0));
                     sums.waits_ns = sums.waits_ns.wrapping_add(wait.elapsed_ns);
@@ -167,15 +175,19 @@ impl Writer {
             because: self.parts.trouble.as_ref().filter(|_| !all).map(because),
             written_bytes: (0, 0),
             sums,
-            other_files: files.others(&self.names),
-            temp_folders: files.temp_folders(&self.names),
-            temp_kinds: files.temp_kinds(&self.names),
+            other_files: files.others(names),
+            temp_folders: files.temp_folders(names),
+            temp_kinds: files.temp_kinds(names),
         })
     }
 
-    fn finish_seconds(&mut self, zero_ns: i64, kept: &mut Kept) -> io::Result<()> {
+    fn finish_seconds(
+        &mut self,
+        names: &RowNames,
+        zero_ns: i64,
+        kept: &mut Kept,
+    ) -> io::Result<()> {
         let mut file = ParquetFile::new(&self.folder.join("seconds.parquet"), second_columns)?;
-        let names = &self.names;
         self.seconds.read_folded(
             |file| names.temp.get(&file).copied(),
             |row| {
@@ -204,46 +216,6 @@ fn because(trouble: &io::Error) -> String {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "the disk was full".into(),
         io::ErrorKind::NotFound => "its folder was removed meanwhile".into(),
         _ => trouble.to_string(),
-    }
-}
-
-/// Names of the source of the waits, and their ids in this recording.
-#[derive(Default)]
-struct Renamed {
-    names: Arc<Mutex<RowNames>>,
-    events: Vec<NameId>,
-    files: Vec<NameId>,
-    sql: Vec<NameId>,
-}
-
-impl Renamed {
-    /// Adds the names that are new in the source.
-    fn learn(&mut self, ours: &mut RowNames) {
-        let theirs = self.names.lock().expect("no holder panics");
-        let add = |known: &mut Vec<NameId>, theirs: &Names, ours: &mut Names| {
-            let new = &theirs.list()[known.len()..];
-            known.extend(new.iter().map(|name| ours.id(name)));
-        };
-        add(&mut self.events, &theirs.events, &mut ours.events);
-        add(&mut self.files, &theirs.files, &mut ours.files);
-        add(&mut self.sql, &theirs.sql, &mut ours.sql);
-    }
-
-    /// Copies from the source which files are temp.
-    fn decided(&self, ours: &mut RowNames) {
-        let theirs = self.names.lock().expect("no holder panics");
-        let temp = |(&id, &temp)| Some((*self.files.get(id as usize)?, temp));
-        ours.temp = theirs.temp.iter().filter_map(temp).collect();
-    }
-
-    fn rename(&self, wait: Wait) -> Wait {
-        let renamed = |ids: &[NameId], id: NameId| ids[id as usize];
-        Wait {
-            event: renamed(&self.events, wait.event),
-            file: wait.file.map(|id| renamed(&self.files, id)),
-            sql_id: wait.sql_id.map(|id| renamed(&self.sql, id)),
-            ..wait
-        }
     }
 }
 

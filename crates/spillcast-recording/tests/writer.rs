@@ -2,17 +2,16 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
 
+use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use spillcast_core::capture::{Second, Waits};
-use spillcast_core::wait::{Op, Wait};
-use spillcast_recording::{Bounds, Writer, seconds_of, waits_of};
+use spillcast_core::capture::{Batch, Second, Waits};
+use spillcast_core::wait::{Op, RowNames, Wait};
+use spillcast_recording::{Bounds, Dictionaries, Writer, each_wait, seconds_of, wait_columns};
 
 const S: i64 = 1_000_000_000;
 
-fn wait(waits: &Waits, start_ns: i64, file: &str) -> Wait {
-    let mut names = waits.names.lock().unwrap();
+fn wait(names: &mut RowNames, start_ns: i64, file: &str) -> Wait {
     let (event, file) = (names.events.id("pread64"), names.files.id(file));
     Wait {
         temp: true,
@@ -23,37 +22,40 @@ fn wait(waits: &Waits, start_ns: i64, file: &str) -> Wait {
     }
 }
 
+/// The rows of a file.
+fn batches(path: &Path) -> impl Iterator<Item = RecordBatch> {
+    let reader = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+    reader.build().unwrap().map(Result::unwrap)
+}
+
 /// Start and file of each wait in the file.
 fn read(path: &Path) -> Vec<(i64, String)> {
-    let batches = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
-    let of_batch = |waits: Waits| {
-        let names = waits.names.lock().unwrap().files.clone();
-        let named = |wait: Wait| (wait.start_ns, names.list()[wait.file.unwrap() as usize].clone());
-        waits.rows.iter().map(named).collect::<Vec<_>>()
-    };
-    batches
-        .build()
-        .unwrap()
-        .flat_map(|batch| of_batch(waits_of(&batch.unwrap()).unwrap()))
-        .collect()
+    let (mut names, mut rows) = (RowNames::default(), Vec::new());
+    for batch in batches(path) {
+        each_wait(&batch, &mut names, |wait, names| {
+            rows.push((wait.start_ns, names.files.list()[wait.file.unwrap() as usize].clone()));
+        })
+        .unwrap();
+    }
+    rows
+}
+
+fn writer(folder: &Path) -> Writer {
+    Writer::new(folder.into(), Bounds::of(None)).unwrap()
 }
 
 #[test]
 fn rows_of_several_batches_are_in_one_file_with_their_names() {
     let folder = tempfile::tempdir().unwrap();
-    let mut writer = Writer::new(folder.path().into(), Bounds::of(None)).unwrap();
-    let (mut first, mut other) = (Waits::default(), Waits::default());
-    let rows = [(2 * S, "/b"), (0, "/a")];
-    for (start_ns, file) in rows {
-        first.rows.push(&wait(&first, start_ns, file));
-    }
-    // The same capture later, and one whose names have other ids.
-    let mut later = Waits { names: Arc::clone(&first.names), ..Waits::default() };
-    later.rows.push(&wait(&later, 3 * S, "/c"));
-    other.rows.push(&wait(&other, 4 * S, "/c"));
-    for waits in [&first, &later, &other] {
-        writer.add_waits(waits);
-    }
+    let mut writer = writer(folder.path());
+    let names = Waits::default().names;
+    let batch = |rows: &[(i64, &str)], seconds| {
+        let mut waits = Waits { names: names.clone(), ..Waits::default() };
+        for (start_ns, file) in rows {
+            waits.rows.push(&wait(&mut names.lock().unwrap(), *start_ns, file));
+        }
+        Batch { waits, seconds }
+    };
     let second = Second {
         second: 3,
         op: Op::Write,
@@ -65,20 +67,48 @@ fn rows_of_several_batches_are_in_one_file_with_their_names() {
         total_ns: 300,
         by_latency_ns: [(100, 1), (200, 1)].into_iter().collect(),
     };
-    writer.add_seconds(std::slice::from_ref(&second));
+    writer.add_batch(&batch(&[(2 * S, "/b"), (0, "/a")], vec![]));
+    writer.add_batch(&Batch::default());
+    writer.add_batch(&batch(&[(3 * S, "/c"), (4 * S, "/b")], vec![second.clone()]));
 
     let kept = writer.finish(2 * S).unwrap();
     assert_eq!((kept.waits, kept.waits_seen, kept.slices_ns), (3, 3, None));
     assert_eq!(kept.written_bytes, (0, 16_384));
-    let expected = [(0, "/b"), (S, "/c"), (2 * S, "/c")];
+    let expected = [(0, "/b"), (S, "/c"), (2 * S, "/b")];
     let files = read(&folder.path().join("waits.parquet"));
     assert_eq!(files, expected.map(|(start_ns, file)| (start_ns, file.to_owned())));
-    let file = File::open(folder.path().join("seconds.parquet")).unwrap();
-    let mut batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
-    let seconds = seconds_of(&batches.next().unwrap().unwrap()).unwrap();
-    assert_eq!(seconds, [Second { second: 1, ..second }]);
+    let seconds = batches(&folder.path().join("seconds.parquet")).next().unwrap();
+    assert_eq!(seconds_of(&seconds).unwrap(), [Second { second: 1, ..second }]);
     let mut left: Vec<_> =
         folder.path().read_dir().unwrap().map(|f| f.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["samples.parquet", "seconds.parquet", "waits.parquet"]);
+}
+
+#[test]
+fn columns_with_other_dictionaries_are_in_one_file_with_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    let rows = [(2 * S, "/b"), (S, "/a"), (3 * S, "/b")];
+    for (start_ns, file) in rows {
+        let mut names = RowNames::default();
+        let row = wait(&mut names, start_ns, file);
+        writer.add_waits(&wait_columns(&[row], &Dictionaries::new(&names)).unwrap()).unwrap();
+    }
+    writer.finish(0).unwrap();
+    let mut expected = rows.map(|(start_ns, file)| (start_ns, file.to_owned()));
+    expected.sort();
+    assert_eq!(read(&folder.path().join("waits.parquet")), expected);
+}
+
+#[test]
+#[should_panic]
+fn rows_of_two_captures_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path());
+    for _ in 0..2 {
+        let mut waits = Waits::default();
+        waits.rows.push(&wait(&mut waits.names.lock().unwrap(), 0, "/a"));
+        writer.add_batch(&Batch { waits, ..Batch::default() });
+    }
 }

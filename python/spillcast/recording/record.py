@@ -31,7 +31,7 @@ from spillcast.recording.observed import (
     resident_bytes,
 )
 from spillcast.recording.recording import Recording
-from spillcast.recording.writer import RecordingOutput, Sink, TimeShift
+from spillcast.recording.writer import RecordingWriter, Sink, TimeShift
 from spillcast.redaction import masked_arguments
 from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new
@@ -87,7 +87,9 @@ class Recorder:
 
             running = Running()
         self.running = running
-        self._core = _core.Recorder(output, self.options.with_absolute_paths())
+        self._core = _core.Recorder(self.options.with_absolute_paths())
+        if output is not None:
+            _core.check_output(output, force=self.options.force)
         self._sinks: list[Sink] = [sink for sink in (running, sink) if sink is not None]
         self._calls: Sequence[str] | None = None
         self._command: list[str] | None = None
@@ -171,7 +173,11 @@ class Recorder:
     def _begin(self, target: RecordingTarget) -> None:
         self.target = target
         if self.output is not None:
-            self._sinks.insert(0, RecordingOutput(self._core))
+            slices, share, force = self.options.slices, self.options.share, self.options.force
+            writer = RecordingWriter(
+                self.output, slices, share=share, force=force, recorder=self._core
+            )
+            self._sinks.insert(0, writer)
 
     def keep_earlier_work(self) -> None:
         """Keep the counts of the work that a running target has done before this call."""
@@ -279,7 +285,7 @@ class Recorder:
             recordings = [sink.finish(meta, clock) for sink in self._sinks]
             return recordings[0]
         except BaseException:
-            self._discard()
+            self.abandon()
             raise
 
     def _check_seen(self) -> None:
@@ -306,12 +312,8 @@ class Recorder:
     def abandon(self) -> None:
         """End the capture and remove everything that was written."""
         self._core.end_capture()
-        self._discard()
-
-    def _discard(self) -> None:
         for sink in self._sinks:
             sink.discard()
-        self._core.discard()
 
     def so_far(self) -> Recording | None:
         """A recording in memory up to the last whole second, or of everything after ``stop``.

@@ -88,16 +88,40 @@ class Sink:
         """Remove everything that was written."""
 
 
-class RecordingOutput(Sink):
-    """A recording whose rows the core writes, with samples and documents in the same folder."""
+class RecordingWriter(Sink):
+    """Writes a recording of rows from any source, and renames it once it is complete.
 
-    def __init__(self, rows: "_core.Recorder | _core.RecordingWriter") -> None:
-        self._rows = rows
-        folder = rows.folder
-        assert folder is not None
-        self._folder = folder
+    With ``share`` all users can read it; with ``force`` it replaces an older recording. Its rows
+    are those of the capture of ``recorder``, or waits and seconds from elsewhere.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        slices: int | None = None,
+        *,
+        share: bool = False,
+        force: bool = False,
+        recorder: _core.Recorder | None = None,
+        **bounds: int,
+    ) -> None:
+        self._core = _core.RecordingWriter(path, slices, share=share, force=force, **bounds)
+        self._recorder = recorder
+        self._folder = self._core.folder
         self._samples: _core.ParquetWriter | None = None
         self._samples_lost: str | None = None
+
+    def add_rows(self, rows: _core.Rows) -> None:
+        """Write the new rows of a capture."""
+        self._core.add_rows(rows)
+
+    def add_waits(self, rows: Any) -> None:
+        """Take raw waits with the columns of recording/schema.py."""
+        self._core.add_waits(_checked(rows, "waits"))
+
+    def add_seconds(self, rows: Any) -> None:
+        """Take per-second rows with the columns of recording/schema.py."""
+        self._core.add_seconds(_checked(rows, "seconds"))
 
     def add_samples(self, rows: "Table") -> None:
         """Take samples."""
@@ -116,16 +140,18 @@ class RecordingOutput(Sink):
 
     def add_document(self, name: str, document: object) -> None:
         """Write a JSON document next to the other files."""
-        self._rows.add_document(name, json.dumps(document))
+        self._core.add_document(name, json.dumps(document))
 
     def finish(self, meta: Meta, clock: TimeShift = FROM_ITS_START) -> Recording:
         """Write the remaining rows and make the recording visible."""
-        self._rows.finish_rows(clock.zero_ns)
+        self._core.finish_rows(clock.zero_ns)
+        if self._recorder is not None:
+            self._core.add_stacks(self._recorder)
         try:
             self._finish_samples(clock)
         except OSError as error:
             self._lose_samples(error)
-        path, text, sums = self._rows.publish(json.dumps(meta.to_json()), self._samples_lost)
+        path, text, sums = self._core.publish(json.dumps(meta.to_json()), self._samples_lost)
         finished = Recording(path, Meta.from_json(text), is_stored=True)
         finished.written_bytes = WrittenBytes(*sums["written_bytes"])
         finished.other_files = {name: FileSums(*file) for name, file in sums["other_files"].items()}
@@ -136,7 +162,7 @@ class RecordingOutput(Sink):
         if self._samples is not None:
             with suppress(OSError):
                 self._samples.close()
-        self._rows.discard()
+        self._core.discard()
 
     def _lose_samples(self, error: OSError) -> None:
         """Continue without samples: a truncated file is unreadable."""
@@ -162,33 +188,6 @@ class RecordingOutput(Sink):
             path.unlink()
         else:
             path.rename(self._folder / SAMPLES_FILE)
-
-
-class RecordingWriter(RecordingOutput):
-    """Writes a recording of rows from any source, and renames it once it is complete.
-
-    With ``share`` all users can read it; with ``force`` it replaces an older recording.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        slices: int | None = None,
-        *,
-        share: bool = False,
-        force: bool = False,
-        **bounds: int,
-    ) -> None:
-        self._writer = _core.RecordingWriter(path, slices, share=share, force=force, **bounds)
-        super().__init__(self._writer)
-
-    def add_waits(self, rows: Any) -> None:
-        """Take raw waits with the columns of recording/schema.py."""
-        self._writer.add_waits(_checked(rows, "waits"))
-
-    def add_seconds(self, rows: Any) -> None:
-        """Take per-second rows with the columns of recording/schema.py."""
-        self._writer.add_seconds(_checked(rows, "seconds"))
 
 
 def _checked(rows: Any, table: str) -> Any:
