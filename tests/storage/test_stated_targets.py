@@ -104,6 +104,8 @@ def test_the_depth_by_littles_law_must_not_exceed_fios_limit(tmp_path, job, hold
         reads(lat_ns={"min": 900, "mean": 1e6, "max": 2000}),
         reads(lat_ns={"min": 900_000, "mean": 1000, "max": 2_000_000}),
         {"job options": {"rw": "randread"}, "write": reads()["read"]},
+        # No space was left on the device.
+        reads() | {"error": 28},
     ],
 )
 def test_contradicting_figures_of_fio_are_damage(tmp_path, job):
@@ -140,6 +142,12 @@ def test_fio_in_a_log_is_read_and_two_outputs_are_not_mixed(tmp_path):
     path.write_text(text + text)
     with pytest.raises(EvidenceMixed):
         resolve_storage(str(path))
+
+
+def test_fio_beside_other_results_is_read(tmp_path):
+    path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
+    path.write_text(json.dumps({"host": "db", "disk": {}, "fio": json.loads(path.read_text())}))
+    assert [group.count for group in resolve_storage(str(path)).groups] == [1000]
 
 
 def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):

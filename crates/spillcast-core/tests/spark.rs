@@ -397,12 +397,14 @@ fn job_end(time_ms: i64) -> String {
 }
 
 #[test]
-fn a_time_of_more_than_300_years_is_refused_with_its_line() {
+fn an_impossible_figure_is_refused_with_its_line() {
     let right = task_line(1, 10, 40);
     for absurd in [
         task_line(2, 5_000, 10).replace("Time\":15,", "Time\":1000000000000000,"),
         task_line(2, 5_000, i64::MAX),
         task_line(2, i64::MIN, 10),
+        task_line(2, 5_000, 10).replace("Spilled\":7", &format!("Spilled\":{}", i64::MAX)),
+        task_line(2, 5_000, 10).replace("Spilled\":7", &format!("Spilled\":{}", i64::MIN)),
         job_end(i64::MAX),
         job_end(i64::MIN),
     ] {

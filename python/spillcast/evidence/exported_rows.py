@@ -45,7 +45,10 @@ def inserts(lines: list[str]) -> list[str] | None:
                 rows[-1][-1] += token[1:-1].replace("''", "'") if token[0] == "'" else token.strip()
     if depth:
         return None
-    rows = [[_TIME_IN_SQL.sub(r"\1\2", cell) for cell in row] for row in rows]
+    rows = [
+        [_TIME_IN_SQL.sub(r"\1\2", cell) if cell[:1] in "tTdD" else cell for cell in row]
+        for row in rows
+    ]
     return as_lines([name.strip(' "`\n') for name in parts[0].split(",")], rows)
 
 

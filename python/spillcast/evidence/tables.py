@@ -404,7 +404,9 @@ def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(names)
-    writer.writerows([_ROUNDED.sub(r"\1", cell) for cell in row] for row in rows)
+    writer.writerows(
+        [_ROUNDED.sub(r"\1", cell) if " -- " in cell else cell for cell in row] for row in rows
+    )
     return out.getvalue().split("\n")
 
 

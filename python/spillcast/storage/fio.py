@@ -33,6 +33,10 @@ def fio_storage(path: Path, text: str) -> Storage:
         if '"fio version"' in text[end:]:
             raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
+            if "jobs" not in document:
+                # A script may keep it beside other results.
+                inner = (value for value in document.values() if isinstance(value, dict))
+                document = next((value for value in inner if "jobs" in value), document)
             given = document.get("global options", {})
             clients = document.get("client_stats", ())
             ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
@@ -56,6 +60,8 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
     depths = (max(1, int(options.get(name, 1))) for name in ("iodepth", "numjobs"))
     stated = prod(depths) if options else 0
     reached, groups = 0.0, list[Group]()
+    if job.get("error"):
+        raise damaged(f"job {job.get('jobname')} failed with error {job['error']}", _HINT)
     for op in OPS:
         done = job.get(op) or {}
         count = int(done.get("total_ios") or 0)

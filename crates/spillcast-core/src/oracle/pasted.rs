@@ -48,7 +48,7 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
     for line in &mut lines {
-        *line = line.strip_prefix(mark).unwrap_or(line);
+        *line = unmarked(line, mark).unwrap_or(line);
     }
     let starting: Vec<_> = (0..lines.len()).filter(|&at| starts(lines[at])).collect();
     // Wrapping breaks most wait lines, the majority of a trace; a single broken line is damage.
@@ -108,13 +108,40 @@ fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
     (whole, broken)
 }
 
-/// The prefix of the first line of a known kind: blanks or quotation marks (`>`).
+/// The prefix of the first line of a known kind: blanks, quotation marks (`>`), its number or a
+/// time, if the next such line has one, too.
 fn mark<'a>(lines: &[&'a [u8]]) -> &'a [u8] {
-    let marked = lines.iter().find_map(|line| {
-        let width = line.iter().take_while(|byte| b" \t>".contains(byte)).count();
+    let mut marks = lines.iter().filter_map(|line| {
+        let width =
+            line.iter().take_while(|byte| b" \t>0123456789:.,-+TZ[]".contains(byte)).count();
         starts(&line[width..]).then(|| &line[..width])
     });
-    marked.unwrap_or_default()
+    let mark = marks.next().unwrap_or_default();
+    let is_common = !is_numbered(mark) || marks.next().is_some_and(is_numbered);
+    if is_common { mark } else { &[] }
+}
+
+fn is_numbered(mark: &[u8]) -> bool {
+    mark.iter().any(u8::is_ascii_digit)
+}
+
+/// The line without its mark, in which numbers differ. Numbers of lines may be right-aligned.
+fn unmarked<'a>(line: &'a [u8], mut mark: &[u8]) -> Option<&'a [u8]> {
+    if !is_numbered(mark) {
+        return line.strip_prefix(mark);
+    }
+    let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let mut rest = line.trim_ascii_start();
+    mark = mark.trim_ascii_start();
+    while let [byte, after @ ..] = mark {
+        if byte.is_ascii_digit() {
+            let width = digits(rest);
+            (rest, mark) = ((width > 0).then(|| &rest[width..])?, &mark[digits(mark)..]);
+        } else {
+            (rest, mark) = (rest.strip_prefix(&[*byte])?, after);
+        }
+    }
+    Some(rest)
 }
 
 fn starts(line: &[u8]) -> bool {

@@ -119,21 +119,24 @@ pub struct Metrics {
 
 impl Metrics {
     pub fn add(&mut self, other: &Metrics) {
-        self.run_ms += other.run_ms;
-        self.cpu_ns += other.cpu_ns;
-        self.gc_ms += other.gc_ms;
-        self.spill_bytes += other.spill_bytes;
-        self.shuffle_write_bytes += other.shuffle_write_bytes;
-        self.shuffle_write_ns += other.shuffle_write_ns;
-        self.shuffle_read_local_bytes += other.shuffle_read_local_bytes;
-        self.shuffle_read_remote_bytes += other.shuffle_read_remote_bytes;
-        self.fetch_wait_ms += other.fetch_wait_ms;
-        self.input_bytes += other.input_bytes;
-        self.output_bytes += other.output_bytes;
+        self.run_ms = self.run_ms.saturating_add(other.run_ms);
+        self.cpu_ns = self.cpu_ns.saturating_add(other.cpu_ns);
+        self.gc_ms = self.gc_ms.saturating_add(other.gc_ms);
+        self.spill_bytes = self.spill_bytes.saturating_add(other.spill_bytes);
+        self.shuffle_write_bytes =
+            self.shuffle_write_bytes.saturating_add(other.shuffle_write_bytes);
+        self.shuffle_write_ns = self.shuffle_write_ns.saturating_add(other.shuffle_write_ns);
+        self.shuffle_read_local_bytes =
+            self.shuffle_read_local_bytes.saturating_add(other.shuffle_read_local_bytes);
+        self.shuffle_read_remote_bytes =
+            self.shuffle_read_remote_bytes.saturating_add(other.shuffle_read_remote_bytes);
+        self.fetch_wait_ms = self.fetch_wait_ms.saturating_add(other.fetch_wait_ms);
+        self.input_bytes = self.input_bytes.saturating_add(other.input_bytes);
+        self.output_bytes = self.output_bytes.saturating_add(other.output_bytes);
     }
 
     pub(crate) fn shuffle_read_bytes(&self) -> i64 {
-        self.shuffle_read_local_bytes + self.shuffle_read_remote_bytes
+        self.shuffle_read_local_bytes.saturating_add(self.shuffle_read_remote_bytes)
     }
 }
 

@@ -45,6 +45,8 @@ const PROPERTIES: &[&str] = &[
 ];
 /// 300 years: no duration is longer, and no time in a log is farther from 1970.
 const TIME_MAX_MS: i64 = 300 * 365 * 86_400_000;
+/// 1 PiB: no task reads, writes or keeps more.
+const TASK_BYTES_MAX: i64 = 1 << 50;
 /// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
 /// Engines that replace Spark's own operators, by the prefixes of their plan nodes' names.
@@ -97,6 +99,8 @@ struct Log {
     application: Application,
     /// The longest duration, or time from 1970 to an event.
     longest_ms: i64,
+    /// The most bytes of a kind that a task states.
+    most_bytes: i64,
     stages: FxHashMap<(i64, i64), u32>,
     executors: HashMap<String, u32>,
     jobs: FxHashMap<i64, usize>,
@@ -122,6 +126,9 @@ impl Log {
         }
         if self.longest_ms > TIME_MAX_MS {
             return Err(format!("a time of {} ms, more than 300 years", self.longest_ms));
+        }
+        if self.most_bytes > TASK_BYTES_MAX {
+            return Err(format!("a task with {} bytes, more than 1 PiB", self.most_bytes));
         }
         Ok(())
     }
@@ -311,6 +318,12 @@ impl Log {
         let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
         let times_ms = [launched_ms, info.finished_ms];
         durations_ms.into_iter().chain(times_ms).for_each(|ms| self.measured(ms));
+        let spilled =
+            [metrics.spill_bytes, metrics.spilled_memory_bytes, metrics.peak_memory_bytes];
+        let shuffled = [metrics.write.bytes, metrics.read.local_bytes, metrics.read.remote_bytes];
+        let moved = [metrics.input.bytes, metrics.output.bytes];
+        let most_bytes = spilled.iter().chain(&shuffled).chain(&moved).map(|n| n.saturating_abs());
+        self.most_bytes = most_bytes.fold(self.most_bytes, i64::max);
         self.application.tasks.push(Task {
             stage,
             executor,
@@ -474,7 +487,7 @@ impl TaskMetrics {
     fn sums(self) -> Metrics {
         Metrics {
             run_ms: self.run_ms,
-            cpu_ns: self.cpu_ns + self.deserialize_cpu_ns,
+            cpu_ns: self.cpu_ns.saturating_add(self.deserialize_cpu_ns),
             gc_ms: self.gc_ms,
             spill_bytes: self.spill_bytes,
             shuffle_write_bytes: self.write.bytes,

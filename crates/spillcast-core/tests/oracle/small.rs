@@ -225,6 +225,26 @@ fn a_too_long_line_loses_no_earlier_line_of_a_quoted_trace() {
 }
 
 #[test]
+fn numbers_and_times_before_lines_are_removed() {
+    let lines = "EXEC #1:c=0,e=7,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=5\n\
+                 WAIT #1: nam='direct path write temp' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=6\n\
+                 WAIT #1: nam='direct path read temp' ela= 8 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
+    let options = Options { pasted: true, ..Options::default() };
+    let marks: [fn(usize) -> String; 4] = [
+        |line| format!("{:6}\t", line + 8),
+        |line| format!("{}:", line + 8),
+        |line| format!("2024-11-12T09:00:{line:02}.{:03}Z ", line * 7),
+        |line| format!("[09:00:{line:02}] "),
+    ];
+    for mark in marks {
+        let numbered = |(at, line)| format!("{}{line}\n", mark(at));
+        let text: String = lines.lines().enumerate().map(numbered).collect();
+        let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+        assert_eq!((batch.waits.len(), reading.files[0].damages.count), (2, 0), "{text}");
+    }
+}
+
+#[test]
 fn compressed_traces_are_read_and_truncation_is_damage() {
     let line = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let text: String =
