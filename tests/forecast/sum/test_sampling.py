@@ -108,7 +108,9 @@ def test_waits_of_a_sample_without_any_are_those_of_its_counts(tmp_path):
     assert MISSING_BYTES in sample.waits.column_names
     nothing = np.zeros(len(sample.waits), dtype=bool)
     threads = recorded_threads(sample.with_waits(sample.waits.filter(nothing), sample.sample))
+    # The page cache is simulated for operations that follow from counts.
     assert threads.missing_bytes is None
+    assert threads.cache_bytes == 1 << 30
     assert threads.operations == sample.meta.temp.operations
 
 

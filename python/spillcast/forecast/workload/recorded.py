@@ -197,12 +197,12 @@ def recorded_threads(recording: Recording) -> Threads:
         loads = recorded_loads(recording)
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
-    missing_bytes = None
-    if len(recording.waits) and MISSING_BYTES in recording.waits.column_names:
+    missing_bytes, has_missed = None, MISSING_BYTES in recording.waits.column_names
+    if work.threads and has_missed:
         missed = recording.waits[MISSING_BYTES].values
         missing_bytes = np.where(trace.temp, missed[trace.source], NONE)
     # A sample shows the contents of the page cache only if it has the bytes missed by each read.
-    cache_known = recording.sample is None or missing_bytes is not None
+    cache_known = recording.sample is None or has_missed
     return Threads(
         trace=trace,
         elapsed_s=recording.elapsed_s,
