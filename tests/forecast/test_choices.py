@@ -203,6 +203,14 @@ def test_an_unknown_io_time_has_a_next_step_with_and_without_details():
         assert step in " ".join(page.text(120).split())
 
 
+@cases(("high_s", "best"), [(120.0, False), (90.0, True)])
+def test_bounds_are_the_best_value_only_if_the_upper_one_saves(high_s, best):
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
+    answer = replace(forecast("/mnt/a", 60.0, unknown), interval_s=(10.0, high_s))
+    [result] = priced(["a.json"], [answer], {"a.json": 5})
+    assert result.best_value is best
+
+
 def test_the_middle_of_bounds_is_shown_nowhere():
     """Bounds of the time of temp I/O, less than a factor of two apart."""
     unknown = Caveat("time-unknown", "how long temp I/O took is not known")

@@ -188,7 +188,7 @@ def advice_text(advice: MemoryAdvice) -> str:
         if advice.now_s is not None and advice.now_s < advice.within_s:
             now = format_duration(advice.now_s)
             return f"Today it takes {now}, and no memory and storage{priced} makes it faster."
-        return f"No memory and storage{priced} takes {limit} or less."
+        return f"No memory and storage{priced} is known to take {limit} or less."
     cell, bounds = advice.cell, advice.cell.interval_s
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "
     price = "" if advice.cost is None else f" at {advice.cost:g}"

@@ -8,6 +8,7 @@ import pytest
 import evidence
 import made_up
 from cases import cases
+from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
 from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun
@@ -66,14 +67,23 @@ def test_without_a_plan_cells_have_the_present_memory():
     assert memory_cells(["b"], [refused]) == []
 
 
-def test_the_middle_of_bounds_that_are_far_apart_is_not_shown():
-    """Bounds a factor of 30 apart, from below today's time to above it."""
+def test_of_bounds_the_upper_one_counts_and_their_middle_is_not_shown():
+    unknown = Caveat("time-unknown", "how long temp I/O took is not known")
     answer = made_up.forecast(
-        target="there", baseline_s=60.0, forecast_s=37.0, interval_s=(4.0, 120.0), ceiling_s=4.0
+        target="there",
+        baseline_s=60.0,
+        forecast_s=37.0,
+        interval_s=(20.0, 54.0),
+        ceiling_s=4.0,
+        warnings=[unknown],
     )
-    text = advice_text(cheapest(memory_cells(["there"], [answer]), 50, {}))
+    cells = memory_cells(["there"], [answer])
+    assert cheapest(cells, 53, {}).cell is None
+    advice = cheapest(cells, 55, {})
+    assert advice.sure
+    text = advice_text(advice)
     assert "there" in text
-    assert format_interval((4.0, 120.0)) in text
+    assert format_interval((20.0, 54.0)) in text
     assert format_duration(37.0) not in text
 
 

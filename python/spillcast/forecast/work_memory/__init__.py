@@ -173,6 +173,12 @@ class MemoryCell:
     #: Whether ``elapsed_s`` is the middle of bounds, and not to be shown.
     bounds_only: bool = internal(False)
 
+    @property
+    def compared_s(self) -> float:
+        """The time to compare with a limit: ``elapsed_s``, or the upper bound."""
+        bounds_s = self.interval_s if self.bounds_only else None
+        return self.elapsed_s if bounds_s is None else bounds_s[1]
+
 
 @dataclass(frozen=True)
 class MemoryAdvice:
@@ -209,17 +215,19 @@ def cheapest(
 ) -> MemoryAdvice:
     """The cheapest cell that takes at most ``within_s`` and is no slower than the run, ``now_s``.
 
+    If only bounds of a cell are known, the upper one counts, for their middle is no forecast.
+
     With ``costs`` (by storage) the cheapest has the lowest price, and storages without a price are
     left out. Of cells with the same price, less memory is preferred, then less time.
     """
     max_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
     by: Literal["price", "memory"] = "price" if costs else "memory"
     fast_enough = [
-        cell for cell in cells if cell.elapsed_s <= max_s and (not costs or cell.storage in costs)
+        cell for cell in cells if cell.compared_s <= max_s and (not costs or cell.storage in costs)
     ]
     cell = min(
         fast_enough,
-        key=lambda cell: (costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.elapsed_s),
+        key=lambda cell: (costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.compared_s),
         default=None,
     )
     cost = None if cell is None else costs.get(cell.storage)
