@@ -33,10 +33,10 @@ LOGGED = [message.removeprefix("LOG:  ") for message in CALL[:2]]
 STATEMENTS = ["", "select *\nfrom big"]
 
 
-def rows(heading, cells):
+def rows(heading, cells, separator=","):
     """An export in CSV."""
     text = io.StringIO()
-    csv.writer(text).writerows([heading, *cells])
+    csv.writer(text, delimiter=separator).writerows([heading, *cells])
     return text.getvalue()
 
 
@@ -86,6 +86,8 @@ SHIPPED = {
         json.dumps({"preview": False, "result": {"_raw": message}}) + "\n" for message in MESSAGES
     ),
     "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
+    "semicolons": rows(["time", "message"], [[AT, message] for message in MESSAGES], ";"),
+    "strings": json.dumps(MESSAGES, indent=1),
     "records in lines": "".join(
         json.dumps({"log": json.dumps({
             "timestamp": AT, "pid": 42, "error_severity": "LOG", "message": text, "statement": query
@@ -364,6 +366,12 @@ def test_streams_of_loki(tmp_path):
     (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
     (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
     assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
+
+
+def test_a_duration_is_a_message_without_its_prefix(logs_of):
+    messages = [line.split("LOG:  ")[1] for line in TEXT.splitlines() if "LOG:  " in line]
+    (file,) = logs_of(rows(["event_message", "id"], [[text, "9e"] for text in messages])).temp
+    assert (file.bytes, file.elapsed_s, file.query) == (819200, 0.9005, "select 1")
 
 
 def test_the_psql_session_gives_the_time_of_its_statement(logs_of):

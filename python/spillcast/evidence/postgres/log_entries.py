@@ -78,7 +78,7 @@ _IN_ENGLISH = (
     ),
 )
 #: The start of a message without its prefix, possibly within program code.
-_BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
+_BARE = re.compile(r"[ '\"]*(?=duration: \d+\.\d+ ms\b|temporary file: path)")
 #: The start of a line with its prefix, within program code.
 _QUOTED = re.compile(r"^\s*['\"`]+\s*(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
 #: psql's prompt before a command, in a session that also receives server messages. A statement may
@@ -96,7 +96,7 @@ _PROGRAM = re.compile(
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 #: The heading of a CSV export.
-_HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
+_HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:[,;\t]"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions of columns in a line of csvlog.
 _CSV_COLUMNS = {
     "timestamp": 0, "pid": 3, "errorseverity": 11, "message": 13, "context": 18, "statement": 19,
@@ -167,9 +167,11 @@ def _is_newest_first(entries: list[LogEntry]) -> bool:
 
 def _messages(text: str) -> list[str] | None:
     """The rows of a CSV export, as from CloudWatch, in JSON; None for other texts."""
-    if _HEADING.fullmatch(text[:_PREFIX_MAX].split("\n", 1)[0]) is None:
+    heading = text[:_PREFIX_MAX].split("\n", 1)[0]
+    if _HEADING.fullmatch(heading) is None:
         return None
-    rows = list(csv.DictReader(text.splitlines(True)))
+    separator = max(",;\t", key=heading.count)
+    rows = list(csv.DictReader(text.splitlines(True), delimiter=separator))
     is_log = any(next(_messages_in(row), None) is not None for row in rows)
     return list(map(json.dumps, rows)) if is_log else None
 
@@ -322,7 +324,9 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | LogEntry, str | 
     """Messages in JSON, and lines of text, each with the time of its record."""
     for line in lines:
         messages: list[tuple[str | LogEntry, str | None]] = []
-        if (end := line.rstrip("] \t")).endswith("}") and not line.startswith("\t"):
+        end = line.rstrip("] \t")
+        ends = ("}", '"') if line[:1] == "[" else "}"
+        if end.endswith(ends) and not line.startswith("\t"):
             # JSON may follow a prefix; Fluent Bit prints ``=>`` in place of colons.
             for text in (line, end[end.find('{"') :].replace('"=>', '":')):
                 with suppress(RecursionError):
@@ -337,8 +341,8 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
             # CloudWatch has a name-value pair for each column.
             value = {pair["field"]: pair.get("value") for pair in value}
         elif value and all(isinstance(text, str) for text in value):
-            # Loki has a time and a line in each row.
-            value = {"line": value[-1]}
+            # Loki has a time before a line.
+            value = {"line": "\n".join(value[value[0].isdecimal() :])}
         else:
             for row in value:
                 yield from _messages_in(row)
