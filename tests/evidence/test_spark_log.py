@@ -1,6 +1,7 @@
 """Event logs of Spark: codecs, parts, addresses and damage; sums against the events themselves."""
 
 import json
+import zipfile
 
 import fsspec
 import pytest
@@ -39,6 +40,14 @@ def check_sums(application):
 def test_every_codec_is_recognised_and_read(tmp_path, suffix):
     path = tmp_path / f"events_1_app-1{suffix}"
     path.write_bytes(CODECS[suffix](text(two_stages())))
+    [log] = find_evidence([path]).spark
+    check_sums(read_application(log))
+
+
+def test_a_log_from_the_history_server_is_read(tmp_path):
+    """It packs a download as zip."""
+    with zipfile.ZipFile(path := tmp_path / "eventLogs-app-1.zip", "w") as archive:
+        archive.writestr("app-1", text(two_stages()))
     [log] = find_evidence([path]).spark
     check_sums(read_application(log))
 

@@ -152,12 +152,14 @@ def _without_tar(file: IO[bytes]) -> IO[bytes]:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether the core can read a file's lines itself: as they are, or unpacked from gzip or zstd.
+    """Whether the core can read a file's lines itself: as they are, or as it unpacks them.
 
     This includes damaged files: the core reads the lines before the damage.
     """
     with path.open("rb") as file:
-        begin = file.peek(6)
+        begin = file.peek(8)
+    if begin.startswith(_CODECS_OF_SPARK):
+        return True
     if any(begin.startswith(magic) for magic, _ in _PACKED[_OF_CORE:]):
         return False
     with suppress(EvidenceDamaged), opened(path) as text:
@@ -270,6 +272,8 @@ _PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\xfd7zXZ\0", lzma.LZMAFile),
     (b"PK\x03\x04", _zip),
 )
+#: The start of files that Spark compressed, which only the core decompresses.
+_CODECS_OF_SPARK = b"LZ4Block", b"\x82SNAPPY"
 
 
 def _encoding(content: bytes) -> str:

@@ -1,7 +1,8 @@
 """Event logs of Spark: one application with its stages, their tasks summed.
 
 A log is a file, or a folder of parts that Spark (``eventlog_v2_*``) or Databricks rolled; each may
-be compressed with zstd, lz4, snappy or gzip. fsspec opens addresses other than paths.
+be compressed with zstd, lz4, snappy or gzip; a file may be one that the history server packed or
+that a client encoded. fsspec opens addresses other than paths.
 """
 
 import re
@@ -27,6 +28,7 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
+from spillcast.evidence.text import plain_copy
 from spillcast.gate import reading
 from spillcast.units import format_share
 
@@ -380,7 +382,7 @@ def _opened(address: str) -> Iterator[tuple[str, Any]]:
     if not is_address(address):
         path = Path(address)
         children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
-        yield from [(path.name, path)] if children is None else _parts(children)
+        yield from [(path.name, plain_copy(path))] if children is None else _parts(children)
         return
     try:
         files, root = open_filesystem(address)
