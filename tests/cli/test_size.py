@@ -58,10 +58,13 @@ def test_an_unknown_time_of_temp_io_gives_only_intervals(tmp_path):
     page = spillcast("report", tmp_path / "size.json", "-o", tmp_path / "page.html", "--json")
     assert json.loads(page.stdout)["charts"] == []
     words = ("forecast", file, "--to", "latency:20us", "--within", "1h", "--cost", "latency:20us=3")
-    cell = json.loads(spillcast(*words, "--json").stdout)["memory"]["advice"]["cell"]
+    document = json.loads(spillcast(*words, "--json").stdout)
+    # It may be slower than today's storage.
+    assert document["interval_s"][1] > document["baseline_s"]
+    assert document["memory"]["advice"]["cell"] is None
     shown = " ".join(spillcast(*words).stdout.split())
-    assert format_interval(cell["interval_s"]) in shown
-    assert format_duration(cell["elapsed_s"]) not in shown
+    assert format_interval(document["interval_s"]) in shown
+    assert format_duration(document["forecast_s"]) not in shown
 
 
 @cases(

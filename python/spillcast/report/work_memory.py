@@ -187,7 +187,7 @@ def advice_text(advice: MemoryAdvice) -> str:
         priced = " that has a price" if advice.by == "price" else ""
         if advice.now_s is not None and advice.now_s < advice.within_s:
             now = format_duration(advice.now_s)
-            return f"Today it takes {now}, and no memory and storage{priced} makes it faster."
+            return f"Today it takes {now}, and no memory and storage{priced} is known to be faster."
         return f"No memory and storage{priced} is known to take {limit} or less."
     cell, bounds = advice.cell, advice.cell.interval_s
     memory = "" if cell.memory_bytes is None else f"{format_bytes(cell.memory_bytes)} on "
