@@ -13,7 +13,8 @@ _BESIDE = re.compile(
 )
 #: The number of first lines in which a record begins.
 _SEARCHED_MAX = 1000
-_RECORD_END = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*")
+#: The end of a record; without any, as in PowerShell, blank lines end them.
+_RECORD_END, _BLANK = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*"), re.compile(r"\s*")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time or a literal of a time, without its quotes.
 _TIME_IN_SQL = re.compile(
@@ -59,8 +60,9 @@ def beside(lines: list[str]) -> list[str] | None:
         return None
     others: list[str] = []
     records: list[dict[str, str]] = [{}]
+    end = _RECORD_END if any(map(_RECORD_END.fullmatch, lines)) else _BLANK
     for line in lines:
-        if _RECORD_END.fullmatch(line):
+        if end.fullmatch(line):
             records.append({})
         elif (field := _BESIDE.fullmatch(line)) and (name := field[1] or field[3]):
             if name in records[-1]:

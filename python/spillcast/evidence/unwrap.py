@@ -164,7 +164,7 @@ _ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"(?:Plan|query_block)\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
     r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
 )
-_STRING_SEPARATOR = re.compile(r"[\"'] *[,;\t] *[\"']")
+_STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
 #: An operator that concatenates two strings.

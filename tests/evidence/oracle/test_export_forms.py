@@ -110,16 +110,28 @@ def confluence(rows):
     return f"||{'||'.join(rows[0])}||\n{body}"
 
 
+def loader(rows):
+    """SQLcl, which ends each row with a bar."""
+    rows = [list(rows[0]), *(row.values() for row in rows)]
+    cells = [[f'"{cell}"' if isinstance(cell, str) else str(cell) for cell in row] for row in rows]
+    return "".join(f"{'|'.join(row)}|\n" for row in cells)
+
+
+def powershell(rows):
+    fields = ("".join(f"{name:13}: {cell}\n" for name, cell in row.items()) for row in rows)
+    return "".join(f"{text}\n" for text in fields)
+
+
 def html(rows):
     """HTML does not require the ends of rows and cells."""
     body = "".join(f"<tr>{''.join(f'<td>{cell}' for cell in row.values())}" for row in rows)
     return f"<table><tr>{''.join(f'<th>{name}' for name in rows[0])}{body}</table>"
 
 
-FORMS = [printed, developer_xml, developer_inserts, stacked]
+FORMS = [printed, powershell, developer_xml, developer_inserts, stacked]
 
 
-@cases("form", [*FORMS, numbered, boxed, frame, confluence, repr, html])
+@cases("form", [*FORMS, numbered, boxed, frame, confluence, loader, repr, html])
 def test_rows_of_a_wait_view(figures, form):
     result = figures(form(WAITS), elapsed_s=600)
     assert (result.reads.count, result.writes.count) == (9434, 1368)

@@ -82,7 +82,10 @@ def test_subqueries_of_a_select_list_are_beside_the_first_line(figures):
 
 def test_index_row_sources_have_an_object_id_and_pages_wrap_long_ones(figures):
     table = source(2, "TABLE ACCESS BY INDEX ROWID T", 33000, 0)
-    index = source(3, "INDEX RANGE SCAN T_PK", 9000, 0).replace("us)\n", "us)(object id 73730)\n")
+    scan = source(3, "INDEX RANGE SCAN T_PK", 9000, 0)
+    index = scan.replace("us)\n", "us)(object id 73730)\n")
+    # Up to release 9, with explain.
+    index += scan.replace("us)\n", "us)OF T_PK (NONUNIQUE)\n")
     broken = JOIN.replace(" time=9 us)", "\n         time=9 us cost=2\n         card=5)")
     for sources in (JOIN + table + index, broken + table + index):
         assert figures(tkprof(sources=sources)).bytes == (48000 - 33000 + 15000) * BLOCK

@@ -39,7 +39,7 @@ _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){
 #: The row count of a row source and its indentation; the start of its figures.
 _ROWS = re.compile(r"(?>(?:\s*+\d[\d,]*+){,3})(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
-_OBJECT = re.compile(r"\(object id \d+\)\s*$")
+_OBJECT = re.compile(r"(?:\(object id \d+\)|(?<=\))OF \S+ \((?:NON-?)?UNIQUE\))\s*$")
 #: A row source that is broken into several lines.
 _BROKEN = re.compile(
     r"^[^\S\n]*+\d[\d ]*+[A-Z][^=\n]*\((?:cr|p?r|p?w)=[^()\n]*+(?:\n[^()\n]*+){1,3}\)", re.MULTILINE
