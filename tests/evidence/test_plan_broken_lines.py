@@ -245,6 +245,15 @@ def test_a_plan_cut_within_its_last_node_is_as_one_cut_above_it(plan_of):
         assert (counts.writes.count, counts.elapsed_s) == (100, above.elapsed_s), CUT[:end]
 
 
+def test_a_sort_without_its_method_is_noted(plan_of):
+    sort = "Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..901.0 rows=9 loops=1)\n"
+    below = textwrap.indent(f"->  {CUT}Execution Time: 902.4 ms\n", "  ")
+    whole, short = (
+        plan_of(f"{sort}{line}{below}") for line in ("  Sort Method: quicksort  Memory: 25kB\n", "")
+    )
+    assert (len(short.notes), short.writes) == (len(whole.notes) + 1, whole.writes)
+
+
 @cases("remark", ["(\u00d73)", "* 2 processes", "per worker"])
 def test_a_size_of_one_of_several_processes_is_refused(plan_of, remark):
     with pytest.raises(EvidenceDamaged):

@@ -238,12 +238,13 @@ order by b
 def test_a_count_with_separators_is_read_completely_or_refused(tmp_path, blocks):
     (path := tmp_path / "plan.txt").write_text(SORTED.format(blocks=blocks))
     sign = blocks[2]
-    with nullcontext() if sign in ",'\u2019" else pytest.raises(InputError):
+    with nullcontext() if sign in ",'\u2019 " else pytest.raises(InputError):
         assert read_plan(path).reads.count == 12345
     # A remark behind a count is not part of it.
-    remark = SORTED.format(blocks=12345).replace("written=12345", "written=12345 96 MiB")
-    path.write_text(remark)
-    assert read_plan(path).reads.count == 12345
+    for size in ("96 MiB", "101 MB"):
+        remark = SORTED.format(blocks=12345).replace("written=12345", f"written=12345 {size}")
+        path.write_text(remark)
+        assert read_plan(path).writes.count == 12345
     path.write_text(TEMP_FILE.format(size=f"12{sign}582{sign}912"))
     with nullcontext() if sign in ",'\u2019 " else pytest.raises(InputError):
         # Blocks of 8 KiB of 12,582,912 bytes.

@@ -27,6 +27,7 @@ from spillcast.evidence.postgres.document import (
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
+    by_process,
     counts_of_blocks,
     elapsed_share,
     least_outside_s,
@@ -271,7 +272,7 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
         notes.append("a plan without Execution Time: the time of its first node is used")
         if SIZES_NOTE in notes:
             notes.append("if its end is cut, what the missing nodes spilled does not count")
-    elif SIZES_NOTE in notes and "Abridged" in document:
+    elif SIZES_NOTE in notes and ("Abridged" in document or any(map(_lacks_method, top.walk()))):
         notes.append("lines of the plan are left out: what their nodes spilled does not count")
     batched = any(
         node.values.get("Hash Batches", 1) > 1 and "Plan Width" not in node.values
@@ -290,6 +291,13 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
             "moves them as well"
         )
     return notes
+
+
+def _lacks_method(node: Node) -> bool:
+    """Whether a sort that was executed shows neither a size on disk nor one in memory."""
+    has_run = "Actual Rows" in node.values and node.values.get("Actual Loops", 1) > 0
+    sizes = ("Sort Space Type" in process for process in by_process(node.values))
+    return node.kind == "Sort" and has_run and not any(sizes)
 
 
 def _statement(document: Mapping[str, Any], spilling: int) -> CountedStatement | None:

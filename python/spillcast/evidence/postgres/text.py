@@ -45,8 +45,11 @@ _DOTS = re.compile(
 )
 #: A line in place of others.
 _LINES_LEFT_OUT = re.compile(r"(?=\W+$)\W*?(?:\.{3}|…)")
-#: A blank that separates thousands, or at which a number was broken.
-_BETWEEN_THOUSANDS = re.compile(r"(?<=\d) (?=\d{3}(?!\d))")
+#: A number with blanks between thousands. Behind a count, digits with a unit are a remark.
+_THOUSANDS = r"(?<!\d\.)\d{1,3}(?>(?: \d{3})+)(?!\d)"
+_GROUPED = re.compile(
+    rf"(?<==){_THOUSANDS}(?! ?[kMGT]i?B\b)|(?<![\d,'=]){_THOUSANDS}(?! ?[MGT]i?B\b)"
+)
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A line that is quoted in the text around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
@@ -138,7 +141,8 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
-    lines = [_BETWEEN_THOUSANDS.sub("", _DOTS.sub("", line)) for line in lines]
+    lines = [_DOTS.sub("", line) for line in lines]
+    lines = [_GROUPED.sub(lambda match: match[0].replace(" ", ""), line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
         line = _IN_NUMBER.sub("", _WIDE.sub(" ", line))
