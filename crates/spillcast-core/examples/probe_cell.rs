@@ -43,8 +43,8 @@ fn measured(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> 
     let (group, refusal) = measure_file(&file, cell, duration, psync)?;
     let elapsed_s = group.elapsed_ns.unwrap_or(0) as f64 / 1e9;
     let document = json!({
-        "count": group.count,
-        "iops": group.count as f64 / elapsed_s,
+        "count": group.histogram.count(),
+        "iops": group.histogram.count() as f64 / elapsed_s,
         "p50_ns": group.histogram.quantile_ns(0.5),
         "p99_ns": group.histogram.quantile_ns(0.99),
         "io_uring": refusal.is_none(),

@@ -3,6 +3,8 @@
 //! Its buckets are those of HdrHistogram. A few latencies take two bytes each, so that a profile of
 //! many small groups stays small.
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 const LATENCY_MAX_NS: u64 = 2 * 3600 * 1_000_000_000;
 /// Latencies below are exact; above, each power of two has half as many steps.
 const EXACT: u64 = 256;
@@ -24,6 +26,19 @@ enum Counts {
     Few(Vec<u16>),
     /// The number of latencies in each bucket.
     Many(Box<[u64; BUCKETS]>),
+}
+
+/// With the count and total, and the middle and count of each bucket that is not empty.
+impl Serialize for Histogram {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let (latency_ns, latency_count): (Vec<u64>, Vec<u64>) = self.buckets().unzip();
+        let mut fields = serializer.serialize_struct("Histogram", 4)?;
+        fields.serialize_field("count", &self.count())?;
+        fields.serialize_field("total_ns", &self.total_ns)?;
+        fields.serialize_field("latency_ns", &latency_ns)?;
+        fields.serialize_field("latency_count", &latency_count)?;
+        fields.end()
+    }
 }
 
 impl Default for Histogram {

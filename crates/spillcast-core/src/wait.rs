@@ -1,6 +1,7 @@
 //! The row that all modules share: a timed operation, and the names that its columns refer to.
 
 use rustc_hash::FxHashMap;
+use serde::{Serialize, Serializer};
 
 /// What an operation did to storage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -10,6 +11,13 @@ pub enum Op {
     /// Neither: a lock, a network round trip, a timer; or a call that changes a temp file.
     #[default]
     Null,
+}
+
+/// As its name.
+impl Serialize for Op {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name().serialize(serializer)
+    }
 }
 
 impl Op {

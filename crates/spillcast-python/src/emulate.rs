@@ -5,10 +5,8 @@ use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList};
-use spillcast_core::emulate::{self as core, OpStats};
-use spillcast_core::histogram::Histogram;
-use spillcast_core::wait::Op;
+use serde_json::json;
+use spillcast_core::emulate as core;
 
 use crate::behaviour::Behaviour;
 use crate::error::os_error;
@@ -42,18 +40,15 @@ impl Emulation {
     }
 
     /// Latency that the mount itself adds: op, size in bytes, ns.
-    fn floor(&self) -> Vec<(&'static str, u64, u64)> {
+    fn floor(&self) -> Vec<(Option<&'static str>, u64, u64)> {
         let floor = self.0.as_ref().map(core::Emulation::floor).unwrap_or_default();
-        let point = |point: &core::FloorPoint| (name(point.op), point.bytes, point.added_ns);
+        let point = |point: &core::FloorPoint| (point.op.name(), point.bytes, point.added_ns);
         floor.points().iter().map(point).collect()
     }
 
-    /// Operations so far: a dict for reads and a dict for writes.
-    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let stats = self.0.as_ref().map(core::Emulation::stats).unwrap_or_default();
-        let dicts =
-            [operations(py, Op::Read, &stats.read)?, operations(py, Op::Write, &stats.write)?];
-        PyList::new(py, dicts)
+    /// Operations so far: an object of reads and one of writes.
+    fn stats(&self) -> String {
+        json!(self.0.as_ref().map(core::Emulation::stats).unwrap_or_default()).to_string()
     }
 
     /// Whether it is still mounted: any privileged user can unmount it.
@@ -68,21 +63,4 @@ impl Emulation {
             None => Ok(()),
         }
     }
-}
-
-fn name(op: Op) -> &'static str {
-    op.name().unwrap_or_default()
-}
-
-fn operations<'py>(py: Python<'py>, op: Op, stats: &OpStats) -> PyResult<Bound<'py, PyDict>> {
-    let histogram: &Histogram = &stats.achieved;
-    let (latency_ns, latency_count): (Vec<u64>, Vec<u64>) = histogram.buckets().unzip();
-    let dict = PyDict::new(py);
-    dict.set_item("op", name(op))?;
-    dict.set_item("count", histogram.count())?;
-    fields! { dict, stats => bytes sequential late }
-    dict.set_item("total_ns", histogram.total_ns())?;
-    dict.set_item("latency_ns", latency_ns)?;
-    dict.set_item("latency_count", latency_count)?;
-    Ok(dict)
 }

@@ -7,6 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use pyo3::prelude::*;
+use serde_json::json;
 use spillcast_core::capture::CallKind;
 use spillcast_core::probe::{self as core, Options, Step, grid};
 use spillcast_core::wait::Op;
@@ -53,7 +54,7 @@ impl Probe {
     /// of storage.json.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
-        Ok(Measured::from(&outcome).to_json().to_string())
+        Ok(json!(Measured::from(&outcome)).to_string())
     }
 
     /// The limit of a run's page cache if the engine had `engine_bytes`; None if it needs no limit.
@@ -91,7 +92,7 @@ impl Grid {
     /// Measure; blocks while other Python threads continue. Returns the same as `Probe.run`.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
-        Ok(Measured::from(&outcome).to_json().to_string())
+        Ok(json!(Measured::from(&outcome)).to_string())
     }
 
     /// Milliseconds elapsed, total milliseconds, bytes so far.

@@ -1,5 +1,6 @@
 """A FUSE mount with the latencies of a storage, and a report of its accuracy."""
 
+import json
 import shutil
 import subprocess
 import time
@@ -52,7 +53,8 @@ class Mount:
     def result(self) -> "EmulationResult":
         """The operations so far."""
         elapsed_s = time.monotonic() - self._since
-        return EmulationResult(self, elapsed_s, self._mounted.stats())
+        stats = json.loads(self._mounted.stats())
+        return EmulationResult(self, elapsed_s, [{"op": op, **stats[op]} for op in OPS])
 
     def too_fast(self) -> dict[str, str]:
         """By op, a sentence about the requested latency that the mount exceeds most."""

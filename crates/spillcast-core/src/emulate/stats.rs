@@ -1,5 +1,7 @@
 //! Counts the operations on a mount, their latencies, and how many were late.
 
+use serde::Serialize;
+
 use crate::histogram::Histogram;
 use crate::storage::Operation;
 use crate::wait::Op;
@@ -7,13 +9,13 @@ use crate::wait::Op;
 /// An operation that takes more than this times the requested latency is late.
 const LATE: f64 = 1.1;
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     pub read: OpStats,
     pub write: OpStats,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct OpStats {
     pub bytes: u64,
     /// Operations that began where the last one of their op on the file ended.
@@ -21,6 +23,7 @@ pub struct OpStats {
     /// Operations that took more than a tenth longer than requested.
     pub late: u64,
     /// Their latencies, with the overhead of the mount; its count is the number of operations.
+    #[serde(flatten)]
     pub achieved: Histogram,
 }
 

@@ -1,10 +1,13 @@
 //! Measured operations of one kind.
 
+use serde::Serialize;
+
 use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};
 
 /// The order of operations within a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Pattern {
     /// As recorded.
     Recorded,
@@ -12,30 +15,12 @@ pub enum Pattern {
     Random,
 }
 
-impl Pattern {
-    pub fn name(self) -> &'static str {
-        match self {
-            Pattern::Recorded => "recorded",
-            Pattern::Sequential => "sequential",
-            Pattern::Random => "random",
-        }
-    }
-}
-
 /// Through the page cache, or around it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Access {
     Buffered,
     Direct,
-}
-
-impl Access {
-    pub fn name(self) -> &'static str {
-        match self {
-            Access::Buffered => "buffered",
-            Access::Direct => "direct",
-        }
-    }
 }
 
 /// Operations of one kind, always with `depth` of them in flight.
@@ -48,7 +33,8 @@ pub struct Cell {
     pub access: Access,
 }
 
-#[derive(Clone, Debug)]
+/// Serialised as in storage.json, except for the blocks.
+#[derive(Clone, Debug, Serialize)]
 pub struct Group {
     pub op: Op,
     pub size_class_bytes: u64,
@@ -56,13 +42,14 @@ pub struct Group {
     pub depth: u32,
     pub pattern: Pattern,
     pub access: Access,
-    pub count: u64,
     pub bytes: u64,
-    /// Time in which the operations ran, one after the other or `depth` at a time, so `count` /
-    /// `elapsed_ns` is their rate; None if other operations ran in between.
+    /// Time in which the operations ran, one after the other or `depth` at a time, so their
+    /// count over `elapsed_ns` is their rate; None if other operations ran in between.
     pub elapsed_ns: Option<u64>,
+    #[serde(flatten)]
     pub histogram: Histogram,
     /// Count and mean latency of consecutive blocks of the measurement, in order of time.
+    #[serde(skip)]
     pub block_means_ns: Vec<(u64, f64)>,
 }
 
@@ -120,7 +107,6 @@ impl Running {
             depth,
             pattern,
             access,
-            count: self.histogram.count(),
             bytes: self.bytes,
             elapsed_ns: (self.elapsed_ns > 0).then_some(self.elapsed_ns),
             histogram: self.histogram,

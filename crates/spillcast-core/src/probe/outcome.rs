@@ -146,11 +146,14 @@ mod tests {
         let groups = tally.into_groups(2, false);
         let [read, write] = &groups[..] else { panic!("{groups:?}") };
         assert_eq!(
-            (read.op, read.size_class_bytes, read.count, read.bytes),
+            (read.op, read.size_class_bytes, read.histogram.count(), read.bytes),
             (Op::Read, 8192, 1, 8000)
         );
         assert_eq!(read.block_means_ns, [(1, 150.0)]);
-        assert_eq!((write.op, write.count, write.bytes), (Op::Write, 4, 2 * 8192 + 2 * 8190));
+        assert_eq!(
+            (write.op, write.histogram.count(), write.bytes),
+            (Op::Write, 4, 2 * 8192 + 2 * 8190)
+        );
         assert_eq!(write.block_means_ns, [(2, 75.0), (2, 55.0)]);
         assert_eq!(write.histogram.total_ns(), 260);
     }

@@ -287,7 +287,7 @@ impl<'a> Rounds<'a> {
         let group = |(cell, running): (Cell, Running)| running.into_group(cell);
         let measured = self.cells.len();
         let groups: Vec<Group> =
-            self.cells.into_iter().map(group).filter(|group| group.count > 0).collect();
+            self.cells.into_iter().map(group).filter(|group| group.histogram.count() > 0).collect();
         Outcome {
             cells: cells as u64,
             cells_without_time: (measured - groups.len()) as u64,

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::FileExt;
 
+use serde::Serialize;
+
 use super::cell::BYTES_MAX;
 use super::knee::knee;
 use crate::probe::arena::Slice;
@@ -14,7 +16,7 @@ use crate::probe::scratch;
 const WINDOW_NS: u64 = 100_000_000;
 
 /// Buffered sequential writes of 1 MiB to a new file.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sustained {
     pub bytes: u64,
     /// Rate up to the fall, or of all bytes if the rate did not fall.
