@@ -148,7 +148,8 @@ impl Iterator for Stream {
             Ok(table.map(|table| table.0.clone()))
         };
         // The reader of an error may not hold the GIL, so it gets the text.
-        let next = with_gil(|| Python::attach(|py| table(py).map_err(|error| error.to_string())));
+        let next = with_gil(|py| table(py).map_err(|error| error.to_string()));
+        let next = next.unwrap_or_else(|| Err("Python has ended".to_owned()));
         next.map_err(|error| ArrowError::ExternalError(error.into())).transpose()
     }
 }

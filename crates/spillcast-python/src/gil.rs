@@ -3,26 +3,27 @@
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
-use pyo3::ffi;
+use pyo3::{Python, ffi};
 
-/// Runs `work` while this thread holds the GIL.
+/// Runs `work` while this thread holds the GIL; None, without running it, if Python has ended.
 ///
 /// `Python::attach` trusts pyo3's count of its own calls. DuckDB, called by Python code that we
 /// call, releases the GIL and calls back on the same thread, which pyo3 still counts as attached.
-pub fn with_gil<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: these functions may be called with and without the GIL, while there is a Python.
-    unsafe {
-        if ffi::Py_IsInitialized() == 0 {
-            return work();
-        }
-        let state = ffi::PyGILState_Ensure();
-        let result = work();
-        ffi::PyGILState_Release(state);
-        result
+pub fn with_gil<R>(work: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    // SAFETY: this may be called at any time.
+    if unsafe { ffi::Py_IsInitialized() } == 0 {
+        // While it ends, a call of ours may still hold the GIL.
+        return Python::try_attach(work);
     }
+    // SAFETY: it may be called with and without the GIL while there is a Python.
+    let state = unsafe { ffi::PyGILState_Ensure() };
+    let result = Python::try_attach(work);
+    // SAFETY: this is the state before, on the same thread.
+    unsafe { ffi::PyGILState_Release(state) };
+    result
 }
 
-/// A value that is dropped with the GIL, on whatever thread.
+/// A value that is dropped with the GIL, on whatever thread; never, if Python has ended.
 pub struct Held<T>(ManuallyDrop<T>);
 
 impl<T> Held<T> {
@@ -42,6 +43,6 @@ impl<T> Deref for Held<T> {
 impl<T> Drop for Held<T> {
     fn drop(&mut self) {
         // SAFETY: nothing uses the value afterwards.
-        with_gil(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+        with_gil(|_| unsafe { ManuallyDrop::drop(&mut self.0) });
     }
 }
