@@ -146,8 +146,12 @@ def test_fio_in_a_log_is_read_and_two_outputs_are_not_mixed(tmp_path):
 
 def test_fio_beside_other_results_is_read(tmp_path):
     path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
-    path.write_text(json.dumps({"host": "db", "disk": {}, "fio": json.loads(path.read_text())}))
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({"host": "db", "ci": {"jobs": ["build"]}, "fio": document}))
     assert [group.count for group in resolve_storage(str(path)).groups] == [1000]
+    path.write_text(json.dumps({"before": document, "after": document}))
+    with pytest.raises(EvidenceMixed):
+        resolve_storage(str(path))
 
 
 def test_a_version_of_fio_elsewhere_than_at_its_top_is_refused(tmp_path):

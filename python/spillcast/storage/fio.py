@@ -29,14 +29,13 @@ _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage measured by fio. InputError if no job did reads or writes."""
     with reading(path, _HINT):
-        document, end = json_at(text, text.index("{"))
-        if '"fio version"' in text[end:]:
+        document, _ = json_at(text, text.index("{"))
+        if text.count('"fio version"') > 1:
             raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
-            if "jobs" not in document:
-                # A script may keep it beside other results.
-                inner = (value for value in document.values() if isinstance(value, dict))
-                document = next((value for value in inner if "jobs" in value), document)
+            # A script may keep it beside other results.
+            objects = (value for value in document.values() if isinstance(value, dict))
+            document = next((value for value in objects if "fio version" in value), document)
             given = document.get("global options", {})
             clients = document.get("client_stats", ())
             ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
