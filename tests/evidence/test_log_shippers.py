@@ -88,6 +88,7 @@ SHIPPED = {
     "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
     "semicolons": rows(["time", "message"], [[AT, message] for message in MESSAGES], ";"),
     "strings": json.dumps(MESSAGES, indent=1),
+    "cells": json.dumps({"tables": [{"rows": [[AT, "db1", message] for message in MESSAGES]}]}),
     "records in lines": "".join(
         json.dumps({"log": json.dumps({
             "timestamp": AT, "pid": 42, "error_severity": "LOG", "message": text, "statement": query

@@ -341,8 +341,10 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
             # CloudWatch has a name-value pair for each column.
             value = {pair["field"]: pair.get("value") for pair in value}
         elif value and all(isinstance(text, str) for text in value):
-            # Loki has a time before a line.
-            value = {"line": "\n".join(value[value[0].isdecimal() :])}
+            # Rows, such as those of Loki, begin with a time and end with a line.
+            are_lines = any(map(_begins_message, value[:-1]))
+            line = "\n".join(value) if are_lines else value[-1]
+            value = {"time": value[0], "line": line}
         else:
             for row in value:
                 yield from _messages_in(row)
@@ -354,8 +356,7 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
     text = next((texts[name] for name in _TEXTS if name in texts), None)
     if text is None:
         rows = [message for inner in value.values() for message in _messages_in(inner)]
-        unnamed = (t for t in texts.values() if _BARE.match(t) or _LEVEL.match(t[:_PREFIX_MAX]))
-        text = next(unnamed, None)
+        text = next(filter(_begins_message, texts.values()), None)
         if rows or text is None:
             yield from rows
             return
@@ -369,6 +370,10 @@ def _messages_in(value: Any) -> Iterator[tuple[str | LogEntry, str | None]]:
         # A container's line may hold a record of the server, or of another shipper.
         parts = _without_json(text.rstrip("\n").split("\n"))
         yield from ((part, inner_at or at) for part, inner_at in parts)
+
+
+def _begins_message(text: str) -> bool:
+    return bool(_BARE.match(text) or _LEVEL.match(text[:_PREFIX_MAX]))
 
 
 @lru_cache
