@@ -3,6 +3,7 @@
 import json
 import re
 
+import duckdb
 import pytest
 import report_disguises
 
@@ -162,6 +163,22 @@ def test_total_rows_and_truncated_identifiers_are_not_statements(tmp_path):
         row["queryid"] = "####"
     statement_files.export(path, 18, *rows)
     assert [(row.queryid, row.calls) for row in read_rows(path)] == [(None, 2), (None, 3)]
+
+
+def test_statements_in_a_box_of_duckdb(tmp_path):
+    path = tmp_path / "box.txt"
+    columns = (
+        "true as toplevel, date '2026-11-30' as since, i as queryid, i + 1 as calls, 'q' as query"
+    )
+    times = "i * 9.5 as total_exec_time, i as temp_blks_read, i as temp_blks_written"
+    for count in (3, 100):
+        box = str(duckdb.sql(f"select {columns}, {times} from range({count}) t(i)"))
+        path.write_text(box)
+        if count == 3:
+            assert [row.calls for row in read_rows(path)] == [1, 2, 3]
+        else:
+            with pytest.raises(InputError):
+                read_rows(path)
 
 
 def test_times_of_a_part_of_the_calls_are_refused(tmp_path):

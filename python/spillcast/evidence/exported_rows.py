@@ -122,14 +122,14 @@ def broken_xml(lines: list[str]) -> list[str] | None:
     """Joins lines of a report that SQL*Plus broke at its width, even within names and figures."""
     begin = next((at for at, line in enumerate(lines) if _XML_REPORT.match(line)), len(lines))
     width = max(map(len, lines[begin:]), default=0)
-    whole = [""]
+    whole: list[list[str]] = [[]]
     for line in lines[begin:]:
-        whole[-1] += line
+        whole[-1].append(line)
         if len(line) < width:
-            whole.append("")
+            whole.append([])
     # A single line of this length is not broken.
     is_broken = len(lines) - begin > len(whole) + _BROKEN_MIN
-    return [*lines[:begin], *whole] if is_broken else None
+    return [*lines[:begin], *map("".join, whole)] if is_broken else None
 
 
 def _parts(lines: list[str]) -> list[list[str]]:

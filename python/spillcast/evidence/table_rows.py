@@ -272,9 +272,8 @@ class _Page(HTMLParser):
         self._spanned: dict[int, tuple[int, tuple[str, str]]] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("table", "tr", "td", "th"):
-            # HTML does not require the end of a cell.
-            self._end_cell()
+        # HTML does not require the ends of cells and rows.
+        self.handle_endtag(tag)
         if tag == "table":
             self._rows, self._spanned = [], {}
             self.tables.append(self._rows)
@@ -296,9 +295,9 @@ class _Page(HTMLParser):
             self._cell += data.translate(BLANKS)
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th", "tr", "table"):
+        if tag in ("table", "tr", "td", "th"):
             self._end_cell()
-        if tag == "tr" and self._rows:
+        if tag in ("table", "tr") and self._rows:
             self._add_spanned()
 
     def _end_cell(self) -> None:

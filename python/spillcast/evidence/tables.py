@@ -15,10 +15,15 @@ _WRAPS = (".", "…")
 _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
-#: The types that DuckDB prints below the names of columns.
-_TYPES = re.compile(
-    r"\s*│(?>(?: +(?:varchar|u?int\d+|double|decimal\(\d+,\d+\)|timestamp) +│)+)\s*"
+#: DuckDB's types below the names of columns, and its count of rows with the rule above it.
+_TYPES_AND_COUNT = re.compile(
+    r"\s*│(?>(?: +(?:varchar|u?int\d+|double|float|decimal\(\d+,\d+\)|boolean|date"
+    r"|time(?:stamp(?:_\w+)?)?(?: with time zone)?|interval|json|uuid|blob"
+    r"|(?:enum|struct|map)\([^│\n]*\))(?:\[\d*\])* +│)+)\s*"
+    r"|\s*├─*┴[─┴]*┤\s*|[\s│]*\d+ rows +\d+ columns[\s│]*"
 )
+#: A row that DuckDB prints in place of those that it leaves out.
+_LEFT_OUT = re.compile(r"\s*│(?>(?: +· +│)+)\s*")
 _JIRA_HEADING = re.compile(r"\s*\|\|[^|].*\|\|\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
 #: The heading of an Oracle plan in a Unicode table, and strokes of such tables.
@@ -115,9 +120,11 @@ def data_frame(lines: list[str]) -> list[str] | None:
 
 def grid(lines: list[str]) -> list[str] | None:
     """Tables with a heading above a rule; a table ends before the heading of the next."""
-    lines = [part for line in lines for part in _with_rule(line) if not _TYPES.fullmatch(part)]
+    lines = [
+        part for line in lines for part in _with_rule(line) if not _TYPES_AND_COUNT.fullmatch(part)
+    ]
     rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
-    if not rules:
+    if not rules or any(map(_LEFT_OUT.fullmatch, lines)):
         return None
     plain = _without_rules(lines[: rules[0] - 1])
     for at, below in pairwise([*rules, len(lines) + 1]):

@@ -10,6 +10,7 @@ from spillcast.evidence import recognise, unwrap
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle import spooled
 from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.table_rows import html_tables
 
 WAITS = [
     {"SID": 133, "EVENT": "direct path read temp", "TOTAL_WAITS": 9434, "TIME_WAITED": 27464},
@@ -92,11 +93,12 @@ def boxed(rows):
     cells = [list(rows[0]), types, *(row.values() for row in rows)]
     heading, kinds, *body = (f"│ {' │ '.join(f'{cell:>22}' for cell in row)} │\n" for row in cells)
     rule = "─" * 24
-    top, middle, bottom = (
+    top, middle, end, bottom = (
         f"{begin}{joint.join([rule] * len(types))}{end}\n"
-        for begin, joint, end in ("┌┬┐", "├┼┤", "└┴┘")
+        for begin, joint, end in ("┌┬┐", "├┼┤", "├┴┤", "└─┘")
     )
-    return f"{top}{heading}{kinds}{middle}{''.join(body)}{bottom}"
+    counts = f"│ {len(rows)} rows{len(types):>80} columns │\n"
+    return f"{top}{heading}{kinds}{middle}{''.join(body)}{end}{counts}{bottom}"
 
 
 def frame(rows):
@@ -208,6 +210,18 @@ def test_commands_that_are_too_long_to_unwrap_are_refused(tmp_path, monkeypatch)
     assert find_evidence([path]).ash == [path]
     with pytest.raises(FileTooLarge):
         read_ash(path)
+
+
+def test_a_box_without_some_of_its_rows_is_refused(figures):
+    above, last, below = boxed(WAITS).rpartition("├")
+    left_out = f"│ {' │ '.join([f'{chr(183):^22}'] * len(WAITS[0]))} │\n"
+    with pytest.raises(InputError):
+        figures(f"{above}{left_out * 3}{last}{below}", elapsed_s=600)
+
+
+def test_a_cell_of_several_rows_whose_ends_are_missing():
+    (table,) = html_tables("<table><tr><td>a<td rowspan=2>b<tr><td>c<tr><td>d<td>e</table>")
+    assert [[text for _, text in row] for row in table] == [["a", "b"], ["c", "b"], ["d", "e"]]
 
 
 @cases("unit", [1, 1000, 1_000_000, 1_000_000_000])
