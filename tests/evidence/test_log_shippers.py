@@ -88,7 +88,9 @@ SHIPPED = {
     "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
     "semicolons": rows(["time", "message"], [[AT, message] for message in MESSAGES], ";"),
     "strings": json.dumps(MESSAGES, indent=1),
-    "cells": json.dumps({"tables": [{"rows": [[AT, "db1", message] for message in MESSAGES]}]}),
+    "cells": json.dumps({"tables": [{"rows": [
+        ["db1", message] for message in (*MESSAGES, f"{TIME} [42] LOG:  disconnection")
+    ]}]}),
     "records in lines": "".join(
         json.dumps({"log": json.dumps({
             "timestamp": AT, "pid": 42, "error_severity": "LOG", "message": text, "statement": query
