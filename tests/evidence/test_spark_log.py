@@ -44,10 +44,11 @@ def test_every_codec_is_recognised_and_read(tmp_path, suffix):
     check_sums(read_application(log))
 
 
-def test_a_log_from_the_history_server_is_read(tmp_path):
+@cases("suffix", ["", ".zstd", ".lz4", ".snappy"])
+def test_a_log_from_the_history_server_is_read(tmp_path, suffix):
     """It packs a download as zip."""
     with zipfile.ZipFile(path := tmp_path / "eventLogs-app-1.zip", "w") as archive:
-        archive.writestr("app-1", text(two_stages()))
+        archive.writestr(f"app-1{suffix}", CODECS[suffix](text(two_stages())))
     [log] = find_evidence([path]).spark
     check_sums(read_application(log))
 

@@ -1,8 +1,8 @@
 """Event logs of Spark: one application with its stages, their tasks summed.
 
 A log is a file, or a folder of parts that Spark (``eventlog_v2_*``) or Databricks rolled; each may
-be compressed with zstd, lz4, snappy or gzip; a file may be one that the history server packed or
-that a client encoded. fsspec opens addresses other than paths.
+be compressed with zstd, lz4, snappy or gzip. A single file may be in a zip of the history server,
+or in another encoding than UTF-8. fsspec opens addresses other than paths.
 """
 
 import re
@@ -57,7 +57,7 @@ def open_filesystem(address: str) -> tuple[Any, str]:
 
 #: The start of Spark's events, and of files that Spark compressed.
 _EVENT = re.compile(r'\A\s*\{"Event":\s*"(?:SparkListener|DBC|org\.apache\.spark|com\.databricks)')
-_CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY")
+_CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY", "(\xb5/\xfd")
 #: Parts of rolled logs: Spark numbers them, Databricks dates them, except for the last.
 _ROLLED = re.compile(r"events_(\d+)_.+")
 _DATED = re.compile(r"eventlog(?:-[\d-]+(?:\.gz)?)?")
