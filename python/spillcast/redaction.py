@@ -38,7 +38,7 @@ _REMOTE = (
     r"|remote(?:secure)?|mysql|(?:materialized)?postgresql|mongodb|redis|externaldistributed"
     r"|(?:aes_|try)?(?:en|de)crypt(?:_mysql)?)(?:cluster|queue)?\s*\(\s*+"
     r"(?:'[^'\x1f]*+'|[^'(),\x1f]*+(?>\([^()\x1f]*+\)|))\s*+,\s*+)"
-    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?>(?:[^()\x1f]|\([^()\x1f]*+\))*)\))+"
+    r"(?:'(?:[^'\\\x1f]|''|\\.)*'|[^'()\x1f]|\((?>[^()\x1f]|\([^()\x1f]*+\))*+\))+"
 )
 _IDENTIFIED = r"(\bidentified\s+by\s+)(?!values\b)[^\s'\"*;]+"
 #: ``scheme://user:secret@host``, to the last @, because a secret may contain one; a token has no

@@ -22,7 +22,7 @@ _TIME_IN_SQL = re.compile(
 )
 _XML_REPORT = re.compile(r"<(?:report|sql_monitor_report)\b")
 _BROKEN_MIN = 3
-_SQL_TOKEN = re.compile(r"'(?>(?:[^']|'')*)'|['(),;]|[^'(),;]++")
+_SQL_TOKEN = re.compile(r"'(?>[^']|'')*+'|['(),;]|[^'(),;]++")
 
 
 def inserts(lines: list[str]) -> list[str] | None:

@@ -206,7 +206,7 @@ def _heading(*groups: str) -> str:
     names = "".join(rf"(?=.*\b(?:{group.replace(' ', '|')})\b)" for group in groups)
     return (
         rf"\A(?:.*\n){{,{_HEADING_LINES_MAX}}}?"
-        rf"(?!.*\bselect\b){names}(?>(?:[\w#$\",;|]|[^\S\n])+)$"
+        rf"(?!.*\bselect\b){names}(?>[\w#$\",;|]|[^\S\n])++$"
     )
 
 

@@ -59,7 +59,7 @@ POSSIBLE_WAITS = (
     *("SLEEP_TASK", "WRITE_COMPLETION"),
     *("PAGEIOLATCH_SH", "PAGEIOLATCH_EX", "PAGEIOLATCH_UP"),
 )
-_SHOWPLAN = re.compile(r"<ShowPlanXML\b.*?</ShowPlanXML>", re.DOTALL)
+_SHOWPLAN = re.compile(r"<ShowPlanXML\b(?>[^<]|<(?!/?ShowPlanXML\b))*+</ShowPlanXML>")
 _DETAILS = {"SortSpillDetails", "HashSpillDetails", "ExchangeSpillDetails"}
 _COUNTERS = "{*}RunTimeInformation/{*}RunTimeCountersPerThread"
 _WARNINGS = {"SpillToTempDb", "SpillOccurred", *_DETAILS}

@@ -17,13 +17,13 @@ _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡�
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
 #: DuckDB's types below the names of columns, and its count of rows with the rule above it.
 _TYPES_AND_COUNT = re.compile(
-    r"\s*│(?>(?: +(?:varchar|u?int\d+|double|float|decimal\(\d+,\d+\)|boolean|date"
+    r"\s*│(?> +(?:varchar|u?int\d+|double|float|decimal\(\d+,\d+\)|boolean|date"
     r"|time(?:stamp(?:_\w+)?)?(?: with time zone)?|interval|json|uuid|blob"
-    r"|(?:enum|struct|map)\([^│\n]*\))(?:\[\d*\])* +│)+)\s*"
+    r"|(?:enum|struct|map)\([^│\n]*\))(?:\[\d*\])* +│)++\s*"
     r"|\s*├─*┴[─┴]*┤\s*|[\s│]*\d+ rows +\d+ columns[\s│]*"
 )
 #: A row that DuckDB prints in place of those that it leaves out.
-_LEFT_OUT = re.compile(r"\s*│(?>(?: +· +│)+)\s*")
+_LEFT_OUT = re.compile(r"\s*│(?> +· +│)++\s*")
 _JIRA_HEADING = re.compile(r"\s*\|\|[^|].*\|\|\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
 #: The heading of an Oracle plan in a Unicode table, and strokes of such tables.

@@ -80,7 +80,7 @@ _MARK = re.compile(r"```(?:[a-z]+$)?")
 _REMARK = re.compile(
     r"(?:(?<=\S)[ \t]+(?:[←⟵⬅⇐◄◀]|<(?:-+|={2,})(?=[ \t]))"
     r"|^([ \t]*+\w++[ \t]*+[|│:][ \t]*+-?[\d.]++)[ \t]++(?://|--|#))"
-    r"(?>(?:(?!=\d|\dkB)[^\n\"<>{}←⟵⬅⇐◄◀])*)$",
+    r"(?>(?!=\d|\dkB)[^\n\"<>{}←⟵⬅⇐◄◀])*+$",
     re.MULTILINE,
 )
 #: The start of JSON or of a string, but not of a time in brackets.
@@ -106,7 +106,7 @@ _PREFIXES = (
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
 #: Prefixes of one or two log shippers, also before continuation lines of a message.
 _SHIPPERS = re.compile(
-    "^(?>(?:"
+    "^(?>"
     # syslog in its older format; a server numbers its messages and their lines.
     r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
     r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
@@ -122,7 +122,7 @@ _SHIPPERS = re.compile(
     r"|\[?[\w./-]+\]?\s+\| ?"
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     rf"|{_ISO}(?: (?=[ \t])|[ \t])"
-    "){1,2})"
+    "){1,2}+"
 )
 #: A time that a tool put before a line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
@@ -131,8 +131,8 @@ _TIMED = re.compile(
 _LOGGER = re.compile(r"\A(?>.*?\\d\+:\\d\+).*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
-_LOGFMT = re.compile(r"(?>(?:[\w.]+=(?:\"(?>(?:[^\"\\]|\\.)*)\"|[^\s\"]*+)(?:\s++|$))+)")
-_MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>(?:[^\"\\]|\\.)*))\"")
+_LOGFMT = re.compile(r"(?>[\w.]+=(?:\"(?>[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
+_MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>[^\"\\]|\\.)*+)\"")
 #: Messages of a server, whose records have more fields than the text.
 _SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log)\":|duration: [\d.]+ ms\s+plan:"
@@ -143,9 +143,9 @@ _CODE_LENGTH = 4 << 20
 #: tokens end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
-    r"(?<=\br)#\"(?>(?:[^\"]|(?<!#)\"(?!#))*)\"#|"
-    r"\"{3}(?>(?:[^\"\\]|\\.|\"(?!\"\"))*)\"{3}|(?<=@)\"(?>(?:[^\"]|\"\")*)\""
-    r"|\"(?>(?:[^\"\\\n]|\\.|\"\")*)\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?>(?:[^'\\\n]|\\.)*)'|`[^`]*+`))"
+    r"(?<=\br)#\"(?>[^\"]|(?<!#)\"(?!#))*+\"#|"
+    r"\"{3}(?>[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?>[^\"]|\"\")*+\""
+    r"|\"(?>[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?>[^'\\\n]|\\.)*+'|`[^`]*+`))"
     r"(?P<colon>\s*+:(?!:))?"
     r"|[{}]|\\.|(?://|--|(?<=\s)# )[^\n]*+|/\*.{,2000}?\*/|,(?=\s*+[\]}])|(?<=\d)_(?=\d)"
     r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|undefined|True|False)\b",
@@ -172,7 +172,7 @@ _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 #: The first key of a JSON document in a CSV cell.
 _JSON_IN_CELL = re.compile(r'\{\s*+""')
 #: A quoted cell that is alone in its lines.
-_CELL = re.compile(r'^[ \t]*"((?>(?:[^"]|"")*))"[ \t]*$', re.MULTILINE)
+_CELL = re.compile(r'^[ \t]*"((?>[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 #: The beginning of a line of PostgreSQL's csvlog.
 CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")

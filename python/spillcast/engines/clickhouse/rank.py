@@ -52,7 +52,7 @@ from spillcast.redaction import masked_text
 from spillcast.units import DAY_S
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
-_CONSTANT = re.compile(r"'(?>(?:[^'\\]|\\.|'')*)'?|\b\d+(?:\.\d+)?\b", re.DOTALL)
+_CONSTANT = re.compile(r"'(?>[^'\\]|\\.|'')*+'?|\b\d+(?:\.\d+)?\b", re.DOTALL)
 _PASSWORD = "CLICKHOUSE_PASSWORD"
 _DSN = "give http://USER@HOST:8123, with the password in CLICKHOUSE_PASSWORD"
 _PORTS = {"http": 8123, "https": 8443}

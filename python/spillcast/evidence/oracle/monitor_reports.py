@@ -208,7 +208,7 @@ def read_xml(path: Path, selection: Selection) -> Counts:
 
 def _unpacked(content: str) -> str:
     """The report that follows its name, decoded from base64 and decompressed by zlib."""
-    packed = re.sub(r"<report_id>(?>(?:[^<]|<(?!/?report_id))*)</report_id>|\s+", "", content)
+    packed = re.sub(r"<report_id>(?>[^<]|<(?!/?report_id))*+</report_id>|\s+", "", content)
     try:
         inner = zlib.decompressobj()
         unpacked = inner.decompress(base64.b64decode(packed, validate=True), TEXT_BYTES_MAX)

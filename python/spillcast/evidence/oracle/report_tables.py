@@ -24,7 +24,7 @@ from spillcast.gate import conflicting_names
 _DASHES = re.compile(r"-{2,}")
 #: A rule of characters other than ASCII dashes, possibly decoded wrongly.
 _OTHER_RULE = re.compile(
-    r"^(?>(?:[ \t]*+[_\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4-]{3,}+)+)[ \t]*+$", re.MULTILINE
+    r"^(?>[ \t]*+[_\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4-]{3,}+)++[ \t]*+$", re.MULTILINE
 )
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")
@@ -35,12 +35,12 @@ _HEADING_LINES = 5
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
 #: Names of columns if the blanks between columns were reduced to one.
-_NAMES = re.compile(r"(?>(?:(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*)\S+(?: ?\([^()]*\))?")
+_NAMES = re.compile(r"(?>(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*+\S+(?: ?\([^()]*\))?")
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
-_WORDS = re.compile(r"\S+(?>(?: \S+)*)")
+_WORDS = re.compile(r"\S+(?> \S+)*+")
 #: The rule above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(
-    r"(?:\S?\s++)?(?:={10,}+(?>(?: +=++)*)|-{5,})\s*|\s*+[|+]?(?>(?:[ :]*+-++[ :]*+[|+])+)[ :-]*+"
+    r"(?:\S?\s++)?(?:={10,}+(?> +=++)*+|-{5,})\s*|\s*+[|+]?(?>[ :]*+-++[ :]*+[|+])++[ :-]*+"
 )
 #: The first row of a plan.
 _TOP_ROW = re.compile(r"\s*\|[*\s-]*0\s*\|")

@@ -37,7 +37,7 @@ _CALLS = r"call\s+count\s+cpu(?:\s+time)?\s+elapsed(?:\s+time)?\s+disk\b"
 _HEADING = re.compile(rf"\s*{_CALLS}.*", re.IGNORECASE)
 _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
 #: The row count of a row source and its indentation; the start of its figures.
-_ROWS = re.compile(r"(?>(?:\s*+\d[\d,]*+){,3})(\s*+)(?=[A-Z])")
+_ROWS = re.compile(r"(?>\s*+\d[\d,]*+){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"(?:\(object id \d+\)|(?<=\))OF \S+ \((?:NON-?)?UNIQUE\))\s*$")
 #: A row source that is broken into several lines.

@@ -248,7 +248,8 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     count = next(filter(ends.search, measured.names), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
     mean = next(filter(None, map(measured.named, averages)), None)
-    share = next((n for n in names if re.search(r"(?:%|pct).*time$|%total$", n)), None)
+    share = next((n for n in names if n.endswith("time") and re.search("%|pct", n)), None)
+    share = share or next((n for n in names if n.endswith("%total")), None)
     bucket = next(filter(None, map(table.named, _BUCKET_ENDS)), None)
     if bucket is not None and _BUCKET_COUNT in names:
         return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))

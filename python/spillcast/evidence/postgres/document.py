@@ -52,7 +52,7 @@ _LOG = re.compile(
 )
 #: auto_explain's labels for the statement and, since version 16, its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
-_XML = re.compile(r"<explain\b(?>(?:[^<]|<(?!/?explain\b))*)</explain>")
+_XML = re.compile(r"<explain\b(?>[^<]|<(?!/?explain\b))*+</explain>")
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 _CUT_NOTE = "another plan in the file is cut, and is left out"
 CUT = "cut: its first node is below others, which are missing and may spill"

@@ -39,7 +39,7 @@ _CONDITION = re.compile(
 )
 #: The type of a node; the object that it reads may follow.
 _TYPE = re.compile(
-    r"[A-Z*](?>(?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*)(?:$|(?<= on )|(?<= using )|(?<= for ))"
+    r"[A-Z*](?>[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
 WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: Figures of a spill: a line with such figures must be understood, not skipped.
@@ -52,7 +52,7 @@ _TEMP = re.compile(rf"\b(?P<kind>{_KIND})(?P<pairs>{_PAIRS})")
 #: The start of a line of counts or times, which no further figures follow: these show a line that
 #: was broken or joined. A size may follow as a remark.
 _WHOLE = re.compile(
-    rf"[^:]+:(?>(?:(?: +(?:{_KIND}))?{_PAIRS})*)\s*+"
+    rf"[^:]+:(?>(?: +(?:{_KIND}))?{_PAIRS})*+\s*+"
     r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"
 )
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}

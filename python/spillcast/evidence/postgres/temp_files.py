@@ -25,8 +25,8 @@ from spillcast.units import format_count
 
 #: A server logs bytes; tools that shorten its messages use units, and a terminal breaks numbers.
 _TEMP = re.compile(
-    r'temporary file: path "?(?P<path>[^",]*)"?, '
-    r"size:? (?P<size>\d(?>(?:[\d.,]|[ '](?=\d{3}(?!\d))|_|\n(?=\d+$))*)(?:\s?[kKMGT]i?B\b)?)",
+    r'temporary file: path "?(?P<path>[^",]{,1000})"?, '
+    r"size:? (?P<size>\d(?>[\d.,]|[ '](?=\d{3}(?!\d))|_|\n(?=\d+$))*+(?:\s?[kKMGT]i?B\b)?)",
     re.MULTILINE,
 )
 _NAME = re.compile(
@@ -41,7 +41,7 @@ _DURATION = re.compile(
 #: psql's prompt before a continuation line of a statement.
 _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 #: A statement without its semicolon and what follows it.
-_STATEMENT = re.compile(r"\A((?>(?:[^;']++|'[^']*+')*)).*", re.DOTALL)
+_STATEMENT = re.compile(r"\A((?>[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own time, below the server's messages to the session.
 _TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)(?P<fetch>)", re.MULTILINE)
 #: A time without a year, or seconds since the epoch.

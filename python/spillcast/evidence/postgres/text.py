@@ -46,7 +46,7 @@ _DOTS = re.compile(
 #: A line in place of others.
 _LINES_LEFT_OUT = re.compile(r"(?=\W+$)\W*?(?:\.{3}|…)")
 #: A number with blanks between thousands. Behind a count, digits with a unit are a remark.
-_THOUSANDS = r"(?<!\d\.)\d{1,3}(?>(?: \d{3})+)(?!\d)"
+_THOUSANDS = r"(?<!\d\.)\d{1,3}(?> \d{3})++(?!\d)"
 _GROUPED = re.compile(
     rf"(?<==){_THOUSANDS}(?! ?[kMGT]i?B\b)|(?<![\d,'=]){_THOUSANDS}(?! ?[MGT]i?B\b)"
 )

@@ -213,7 +213,7 @@ READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|show|des
 INTO = re.compile(r"(?i)\binto\b")
 #: A comment, or a quoted string, which contains no comment. An unterminated one extends to the end.
 COMMENT = re.compile(
-    r"""(?si)(\be'(?>(?:[^'\\]|\\.)*)'|'[^']*'|"[^"]*"|(\$\w*\$).*?(?:\2|\Z))"""
+    r"""(?si)(\be'(?>[^'\\]|\\.)*+'|'[^']*'|"[^"]*"|(\$\w*\$).*?(?:\2|\Z))"""
     r"""|--[^\n]*|/\*.*?(?:\*/|\Z)"""
 )
 #: Options of clients whose next argument is SQL, or a file of SQL.
