@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from cases import cases
+from spillcast import _core
 from spillcast.columns import BYTES, NAME, TEXT, ColumnValues, Field, struct_of
 from spillcast.tables import Table
 
@@ -145,3 +147,19 @@ def test_duckdb_reads_and_releases_rows_without_holding_the_gil():
         [sys.executable, "-c", READ_BY_DUCKDB], env=checked, capture_output=True, text=True
     )
     assert (run.returncode, run.stdout.split()) == (0, ["[45]", "[90]"]), run.stderr
+
+
+def test_a_reader_frees_the_function_of_a_stream_when_it_ends():
+    class Rows:
+        def __call__(self):
+            return None
+
+    [batch] = _core.Table.taken(Table({"n": np.arange(10)}))
+    rows = Rows()
+    held = weakref.ref(rows)
+    reader = pa.RecordBatchReader.from_stream(_core.Stream(batch, rows))
+    del rows
+    assert held() is not None
+    # pyarrow releases the stream in C++, called by no code of ours.
+    del reader
+    assert held() is None
