@@ -111,24 +111,30 @@ fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
 /// The prefix of the first line of a known kind: blanks, quotation marks (`>`), its number or a
 /// time, if the next such line has one, too.
 fn mark<'a>(lines: &[&'a [u8]]) -> &'a [u8] {
-    let mut marks = lines.iter().filter_map(|line| {
-        let width =
-            line.iter().take_while(|byte| b" \t>0123456789:.,-+TZ[]".contains(byte)).count();
-        starts(&line[width..]).then(|| &line[..width])
-    });
+    let mut marks = lines.iter().filter_map(|line| Some(marked(line)?.0));
     let mark = marks.next().unwrap_or_default();
     let is_common = !is_numbered(mark) || marks.next().is_some_and(is_numbered);
     if is_common { mark } else { &[] }
+}
+
+/// A line of a known kind, split behind its mark.
+fn marked(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let width = line.iter().take_while(|byte| b" \t>0123456789:.,-+TZ[]".contains(byte)).count();
+    starts(&line[width..]).then(|| line.split_at(width))
 }
 
 fn is_numbered(mark: &[u8]) -> bool {
     mark.iter().any(u8::is_ascii_digit)
 }
 
-/// The line without its mark, in which numbers differ. Numbers of lines may be right-aligned.
+/// The line without its mark, in which numbers differ. Numbers of lines may be right-aligned, and
+/// times may lack decimals.
 fn unmarked<'a>(line: &'a [u8], mut mark: &[u8]) -> Option<&'a [u8]> {
     if !is_numbered(mark) {
         return line.strip_prefix(mark);
+    }
+    if let Some((_, rest)) = marked(line) {
+        return Some(rest);
     }
     let digits = |text: &[u8]| text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut rest = line.trim_ascii_start();

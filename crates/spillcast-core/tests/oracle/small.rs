@@ -230,10 +230,11 @@ fn numbers_and_times_before_lines_are_removed() {
                  WAIT #1: nam='direct path write temp' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=6\n\
                  WAIT #1: nam='direct path read temp' ela= 8 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let options = Options { pasted: true, ..Options::default() };
-    let marks: [fn(usize) -> String; 4] = [
+    let marks: [fn(usize) -> String; 5] = [
         |line| format!("{:6}\t", line + 8),
         |line| format!("{}:", line + 8),
         |line| format!("2024-11-12T09:00:{line:02}.{:03}Z ", line * 7),
+        |line| format!("2024-11-12T09:00:00{}Z ", [".5", ".25", ""][line]),
         |line| format!("[09:00:{line:02}] "),
     ];
     for mark in marks {
