@@ -214,7 +214,13 @@ def test_the_middle_of_bounds_has_no_error(tmp_path):
     result = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
     assert result["inside"]
     assert result["error"] == 0
-    words = ("--item", "1", "--log", tmp_path / "checks.parquet")
+    truth = tmp_path / "checks.parquet"
+    words = ("--item", "1", "--log", truth)
     page = spillcast("check", tmp_path / "f.json", tmp_path / "a.log", *words).stdout
     assert format_duration(result["forecast_s"]) not in page
-    assert [case.error for case in read_truth(tmp_path / "checks.parquet").cases] == [0]
+    assert [case.error for case in read_truth(truth).cases] == [0]
+    (tmp_path / "v.json").write_text(spillcast("verify", "--from", truth, "--json").stdout)
+    spillcast("report", tmp_path / "v.json", "-o", tmp_path / "page.html")
+    html = " ".join((tmp_path / "page.html").read_text().split())
+    assert format_duration(result["measured_s"]) in html
+    assert format_duration(result["forecast_s"]) not in html
