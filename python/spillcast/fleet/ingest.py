@@ -382,7 +382,7 @@ def ingest(
                 if isinstance(outcome, OSError):
                     reason = outcome.strerror or str(outcome)
                     done.unread.append({"file": source.name, "what": reason})
-                elif outcome.source in known or not outcome.row:
+                elif outcome.source in known:
                     done.add_again(source.name, known[outcome.source])
                 else:
                     known[outcome.source] = outcome.row["set_aside"]
