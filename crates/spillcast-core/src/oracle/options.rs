@@ -96,7 +96,7 @@ pub enum ReadError {
         "no waits and no calls of an extended SQL trace in {}; {}",
         .paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
         match (.waits_in_text, .damage) {
-            (0, None) => "no line begins as those of event 10046 at level 8".to_owned(),
+            (0, None) => "no line begins with WAIT or EXEC: trace event 10046 at level 8".to_owned(),
             (0, Some((line, fault))) => format!("line {line} is not understood: {fault}"),
             (n, _) => format!("{n} WAIT lines are within other text: --lenient reads them"),
         }
