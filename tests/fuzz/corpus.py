@@ -385,7 +385,7 @@ def _cases(place):
 def _printed(command, place):
     """The output of a verb for undamaged files."""
     outcome = attempt(command, place)
-    assert outcome.kind == "answered", outcome.words
+    assert outcome.kind == "answered", outcome
     printed = (place / "stdout").read_text()
     for name in ("stdout", "stderr"):
         (place / name).unlink()

@@ -48,6 +48,8 @@ def attempt(arguments, folder):
     answer, printed = folder / "stderr", folder / "stdout"
     # The files exist even if the child is killed before it has done anything.
     answer.touch()
+    # The child would print what it inherits in a buffer.
+    sys.stdout.flush()
     began = time.monotonic()
     child = os.fork()
     if child == 0:

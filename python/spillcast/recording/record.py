@@ -155,10 +155,10 @@ class Recorder:
         if next_environment is not None:
             return next_environment
         try:
+            self._begin(target)
             self.cost = kept_cost(self.method, self._calls)
             shown = command_of(target.pid) if command is None else masked_arguments(command)
             self._command = shown
-            self._begin(target)
         except BaseException:
             self.abandon()
             raise
