@@ -153,8 +153,7 @@ _TOKEN = re.compile(
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
 #: Keys of a plan, of a row of pg_stat_statements, ClickHouse's log or a view of Oracle's waits, and
-#: of a DuckDB profile;
-#: ``inner`` is a key inside such a profile.
+#: of a profile of DuckDB, with ``inner`` for a key inside of it.
 _KEY = re.compile(
     r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)|(?i:total_waits)'
     r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
