@@ -392,6 +392,14 @@ fn a_task_that_ends_before_its_launch_lasts_as_long_as_on_its_executor() {
     assert_eq!((application.stages[0].task_ms, application.last_ms), (30 + 20, 5_020));
 }
 
+#[test]
+fn memory_that_grew_during_a_spill_counts_as_none() {
+    let line = task_line(1, 10, 40);
+    let grew = line.replace("\"Disk Bytes", "\"Memory Bytes Spilled\":-1048576,\"Disk Bytes");
+    let tasks = read(&grew).tasks;
+    assert_eq!((tasks[0].spilled_memory_bytes, tasks[0].metrics.spill_bytes), (0, 7));
+}
+
 fn job_end(time_ms: i64) -> String {
     format!(r#"{{"Event":"SparkListenerJobEnd","Job ID":0,"Completion Time":{time_ms}}}"#)
 }
@@ -405,6 +413,11 @@ fn an_impossible_figure_is_refused_with_its_line() {
         task_line(2, i64::MIN, 10),
         task_line(2, 5_000, 10).replace("Spilled\":7", &format!("Spilled\":{}", i64::MAX)),
         task_line(2, 5_000, 10).replace("Spilled\":7", &format!("Spilled\":{}", i64::MIN)),
+        task_line(2, 5_000, 10).replace("Spilled\":7", "Spilled\":-1"),
+        task_line(2, 5_000, 10).replace(
+            "Spilled\":7",
+            "Spilled\":7,\"Shuffle Read Metrics\":{\"Remote Bytes Read\":-1}",
+        ),
         job_end(i64::MAX),
         job_end(i64::MIN),
     ] {

@@ -113,8 +113,6 @@ pub struct Metrics {
     pub shuffle_read_local_bytes: i64,
     pub shuffle_read_remote_bytes: i64,
     pub fetch_wait_ms: i64,
-    pub input_bytes: i64,
-    pub output_bytes: i64,
 }
 
 impl Metrics {
@@ -131,8 +129,6 @@ impl Metrics {
         self.shuffle_read_remote_bytes =
             self.shuffle_read_remote_bytes.saturating_add(other.shuffle_read_remote_bytes);
         self.fetch_wait_ms = self.fetch_wait_ms.saturating_add(other.fetch_wait_ms);
-        self.input_bytes = self.input_bytes.saturating_add(other.input_bytes);
-        self.output_bytes = self.output_bytes.saturating_add(other.output_bytes);
     }
 
     pub(crate) fn shuffle_read_bytes(&self) -> i64 {

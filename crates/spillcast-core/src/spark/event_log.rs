@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, BufReader, Read};
+use std::ops::RangeInclusive;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Deserialize;
@@ -45,8 +46,8 @@ const PROPERTIES: &[&str] = &[
 ];
 /// 300 years: no duration is longer, and no time in a log is farther from 1970.
 const TIME_MAX_MS: i64 = 300 * 365 * 86_400_000;
-/// 1 PiB: no task reads, writes or keeps more.
-const TASK_BYTES_MAX: i64 = 1 << 50;
+/// No task spills or shuffles more than 1 PiB, or less than nothing.
+const TASK_BYTES: RangeInclusive<i64> = 0..=1 << 50;
 /// Maximum length of a description; the rest is cut.
 const DESCRIPTION_CHARS: usize = 2000;
 /// Engines that replace Spark's own operators, by the prefixes of their plan nodes' names.
@@ -99,8 +100,8 @@ struct Log {
     application: Application,
     /// The longest duration, or time from 1970 to an event.
     longest_ms: i64,
-    /// The most bytes of a kind that a task states.
-    most_bytes: i64,
+    /// A number of bytes that no task can have.
+    impossible_bytes: Option<i64>,
     stages: FxHashMap<(i64, i64), u32>,
     executors: HashMap<String, u32>,
     jobs: FxHashMap<i64, usize>,
@@ -127,10 +128,9 @@ impl Log {
         if self.longest_ms > TIME_MAX_MS {
             return Err(format!("a time of {} ms, more than 300 years", self.longest_ms));
         }
-        if self.most_bytes > TASK_BYTES_MAX {
-            return Err(format!("a task with {} bytes, more than 1 PiB", self.most_bytes));
-        }
-        Ok(())
+        self.impossible_bytes.map_or(Ok(()), |bytes| {
+            Err(format!("a task with {bytes} bytes, which is not between 0 and 1 PiB"))
+        })
     }
 
     /// Returns None for a damaged event; events of other kinds are ignored.
@@ -318,12 +318,12 @@ impl Log {
         let durations_ms = [metrics.run_ms, metrics.deserialize_ms, metrics.result_ms];
         let times_ms = [launched_ms, info.finished_ms];
         durations_ms.into_iter().chain(times_ms).for_each(|ms| self.measured(ms));
-        let spilled =
-            [metrics.spill_bytes, metrics.spilled_memory_bytes, metrics.peak_memory_bytes];
+        // PySpark states the memory that a spill freed, which is negative if memory grew meanwhile.
+        let spilled_memory_bytes = metrics.spilled_memory_bytes.max(0);
+        let spilled = [metrics.spill_bytes, spilled_memory_bytes, metrics.peak_memory_bytes];
         let shuffled = [metrics.write.bytes, metrics.read.local_bytes, metrics.read.remote_bytes];
-        let moved = [metrics.input.bytes, metrics.output.bytes];
-        let most_bytes = spilled.iter().chain(&shuffled).chain(&moved).map(|n| n.saturating_abs());
-        self.most_bytes = most_bytes.fold(self.most_bytes, i64::max);
+        let mut bytes = spilled.into_iter().chain(shuffled);
+        self.impossible_bytes = bytes.find(|bytes| !TASK_BYTES.contains(bytes));
         self.application.tasks.push(Task {
             stage,
             executor,
@@ -331,7 +331,7 @@ impl Log {
             finished_ms,
             executor_ms,
             peak_memory_bytes: metrics.peak_memory_bytes,
-            spilled_memory_bytes: metrics.spilled_memory_bytes,
+            spilled_memory_bytes,
             metrics: metrics.sums(),
         });
     }
@@ -459,8 +459,6 @@ events! {
         spill_bytes: i64 = "Disk Bytes Spilled" default,
         read: ShuffleRead = "Shuffle Read Metrics" default,
         write: ShuffleWrite = "Shuffle Write Metrics" default,
-        input: Input = "Input Metrics" default,
-        output: Output = "Output Metrics" default,
     }
     ShuffleRead {
         local_bytes: i64 = "Local Bytes Read" default,
@@ -470,12 +468,6 @@ events! {
     ShuffleWrite {
         bytes: i64 = "Shuffle Bytes Written" default,
         ns: i64 = "Shuffle Write Time" default,
-    }
-    Input {
-        bytes: i64 = "Bytes Read" default,
-    }
-    Output {
-        bytes: i64 = "Bytes Written" default,
     }
 }
 
@@ -495,8 +487,6 @@ impl TaskMetrics {
             shuffle_read_local_bytes: self.read.local_bytes,
             shuffle_read_remote_bytes: self.read.remote_bytes,
             fetch_wait_ms: self.read.fetch_wait_ms,
-            input_bytes: self.input.bytes,
-            output_bytes: self.output.bytes,
         }
     }
 }
