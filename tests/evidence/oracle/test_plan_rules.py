@@ -6,7 +6,13 @@ import io
 import pytest
 
 import oracle_reports
-from spillcast.errors import EvidenceDamaged, InputError, Refusal
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    InputError,
+    NoTempIo,
+    Refusal,
+)
 from spillcast.evidence.open import read_figures
 
 BLOCK = 8192
@@ -77,3 +83,72 @@ def test_a_line_that_lost_its_indentation_is_refused(figures):
     """For example, where a tab replaced four blanks."""
     with pytest.raises(EvidenceDamaged, match="indentation"):
         figures(PLAN.replace("|   TABLE ACCESS FULL ", "| TABLE ACCESS FULL   "))
+
+
+HEADING = PLAN.split("\n", 1)[0].replace("| Used-Tmp", "")
+
+
+def plan(*lines):
+    """Lines of operation, name, elapsed time (s), reads and writes, with blanks for each level."""
+    rows = [
+        f"| {at:3} | {operation:40} | {name:26} | 1 | 1 |00:00:{elapsed_s:05.2f} | {reads} | {writes} |"
+        for at, (operation, name, elapsed_s, reads, writes) in enumerate(lines)
+    ]
+    return "\n".join([HEADING, *rows])
+
+
+def test_blocks_written_by_functions_are_not_taken_for_none(figures):
+    """A pipelined function runs statements of its own, whose files the plan does not show."""
+    function = (
+        ("SELECT STATEMENT", "", 51, 18012, 18012),
+        (" VIEW", "", 51, 18012, 18012),
+        ("  COLLECTION ITERATOR PICKLER FETCH", "F", 50, 18012, 18012),
+    )
+    with pytest.raises(EvidenceIncomplete):
+        figures(plan(*function))
+    with pytest.raises(EvidenceIncomplete):
+        figures(plan(("SELECT STATEMENT", "", 51, 10, 10), (" FAST DUAL", "", 1, 0, 0)))
+    sort = (" SORT ORDER BY", "", 55, 20012, 20012)
+    below = [(f" {operation}", *rest) for operation, *rest in function[1:]]
+    result = figures(plan(("SELECT STATEMENT", "", 55, 20012, 20012), sort, *below))
+    assert result.writes.bytes == 2000 * BLOCK
+    assert any("COLLECTION ITERATOR" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [("CREATE TABLE STATEMENT", "", 9, 50, 60), (" LOAD AS SELECT", "T", 9, 50, 60)],
+        [("SELECT STATEMENT", "", 9, 50, 50), (" TABLE ACCESS FULL", "T", 9, 50, 50)],
+    ],
+    ids=["table", "release 11.1"],
+)
+def test_blocks_written_to_tables_are_no_spill(figures, lines):
+    with pytest.raises(NoTempIo):
+        figures(plan(*lines, ("  TABLE ACCESS FULL", "S", 1, 0, 0)))
+
+
+def test_a_temporary_table_of_a_statement_is_temp(figures):
+    """Written once by 700 blocks, and read back by two lines."""
+    name = "SYS_TEMP_0FD9D6613_1F69D06"
+    result = figures(
+        plan(
+            ("SELECT STATEMENT", "", 9, 2400, 700),
+            (" TEMP TABLE TRANSFORMATION", "", 9, 2400, 700),
+            ("  LOAD AS SELECT (CURSOR DURATION MEMORY)", name, 5, 1000, 700),
+            ("   TABLE ACCESS FULL", "T", 4, 1000, 0),
+            ("  NESTED LOOPS", "", 4, 1400, 0),
+            ("   TABLE ACCESS FULL", name, 2, 700, 0),
+            ("   TABLE ACCESS FULL", name, 2, 700, 0),
+        )
+    )
+    assert (result.reads.bytes, result.writes.bytes) == (1400 * BLOCK, 700 * BLOCK)
+
+
+def test_a_plan_without_the_work_of_parallel_servers_is_refused(figures):
+    """ALLSTATS LAST shows the last execution of the coordinator alone."""
+    servers = [("  PX SEND QC", ":TQ10000", 0, 0, 0), ("   SORT GROUP BY", "", 0, 0, 0)]
+    leaf = ("    TABLE ACCESS FULL", "T", 0, 0, 0)
+    above = [("SELECT STATEMENT", "", 9, 5, 0), (" PX COORDINATOR", "", 9, 5, 0)]
+    with pytest.raises(EvidenceIncomplete):
+        figures(plan(*above, *servers, leaf))

@@ -210,6 +210,14 @@ def test_waits_count_where_row_sources_have_lost_their_indentation(figures):
         figures("\n".join(" ".join(line.split()) for line in whole.split("\n")))
 
 
+def test_operations_with_one_child_each_need_no_indentation(figures):
+    """The sort keeps 4,000 blocks of its 9,000, the aggregate 2,000 of its 5,000."""
+    chain = (("SORT ORDER BY", 9000, 6000), ("HASH GROUP BY", 5000, 2000))
+    lines = (*chain, ("TABLE ACCESS FULL T", 3000, 0))
+    temp = figures(tkprof(sources="".join(source(0, *line) for line in lines)))
+    assert (temp.reads.bytes, temp.writes.bytes) == (6000 * BLOCK, 6000 * BLOCK)
+
+
 def test_the_time_of_blocks_without_waits_has_bounds(figures):
     temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)]))
     assert temp.time_bounds.lower == 0

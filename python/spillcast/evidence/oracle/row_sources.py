@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,17 @@ _SPILLS = re.compile(
     r"|.*(SYS_TEMP_|RECURSIVE WITH)"
 )
 
-#: Operations that always have child operations.
+#: Operations that always have child operations, and those that have a single one.
 NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
+_ONE_CHILD = re.compile(r"(?:SORT|WINDOW|BUFFER|HASH (?:GROUP BY|UNIQUE))\b")
+#: Operations that write tables and indexes, or on which release 11.1 repeats blocks read as written.
+_OF_TABLES = re.compile(
+    r"(?!SELECT ).* STATEMENT$|(?:LOAD|INSERT|UPDATE|DELETE|MERGE|DIRECT LOAD|MULTI-TABLE INSERT"
+    r"|INDEX|TABLE ACCESS|MAT_VIEW)\b(?! JOIN)"
+)
+
+#: The operation of a parallel statement's own session.
+COORDINATOR = "PX COORDINATOR"
 
 # The figures of a line include those of its children. A plan begins with line 1.
 _OF_TRACE = """
@@ -209,15 +219,41 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
     """Whether lines have lost their indentation: not all are below the line of the statement.
 
     tkprof has no line for the statement, and prints subqueries of the select list at the level of
-    its first line; but a sort or a hash always has lines below it.
+    its first line; but a sort or a hash always has lines below it. If none has two children, those
+    at the same level are a chain.
     """
     has_statement = bool(lines) and lines[0].operation.endswith(" STATEMENT")
     if has_statement and any(line.depth <= lines[0].depth for line in lines[1:]):
         return True
+    is_chain = all(_ONE_CHILD.match(line.operation) for line in lines if may_spill(line.operation))
     return any(
-        NO_LEAF.match(line.operation) and lines[at + 1].depth <= line.depth
-        for at, line in enumerate(lines[:-1])
+        NO_LEAF.match(line.operation)
+        and (below.depth < line.depth or (below.depth == line.depth and not is_chain))
+        for line, below in pairwise(lines)
     )
+
+
+def lacks_servers(lines: Sequence[PlanLine]) -> bool:
+    """Whether a coordinator is among the lines without the work of its parallel servers."""
+    starts = [line.operation.startswith(COORDINATOR) for line in lines]
+    if True not in starts:
+        return False
+    at = starts.index(True)
+    below = takewhile(lambda line: line.depth > lines[at].depth, lines[at + 1 :])
+    return not any(line.elapsed_s or line.reads for line in below)
+
+
+def writer_elsewhere(lines: Sequence[PlanLine]) -> str | None:
+    """The first operation that wrote blocks in a query, but neither temp blocks nor tables.
+
+    For example, it calls functions that run statements. Rounded figures do not matter, because only
+    lines whose children wrote nothing are examined.
+    """
+    for at, line in enumerate(lines):
+        is_known = may_spill(line.operation) or _OF_TABLES.match(line.operation)
+        if line.writes and not is_known and not any(c.writes for c in _children(lines, at)):
+            return line.operation
+    return None
 
 
 def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
@@ -239,9 +275,10 @@ def temp_blocks_of(lines: Sequence[PlanLine]) -> TempBlocks:
         check = FigureCheck("children-of-parent", reads_below, words, line.reads, whole)
         check_all([check])
         own_writes = line.writes - sum(child.writes for child in below)
-        if own_writes <= 0:
+        # A temporary table is written by another line than those that read it.
+        if own_writes <= 0 and "SYS_TEMP_" not in line.operation:
             continue
-        writes += own_writes
+        writes += max(0, own_writes)
         reads += max(0, line.reads - reads_below)
         if line.elapsed_s is not None:
             self_s = line.elapsed_s - sum(child.elapsed_s or 0.0 for child in below)
@@ -264,4 +301,6 @@ def _children(lines: Sequence[PlanLine], at: int) -> list[PlanLine]:
             inner.pop()
         if not inner or inner[-1].depth == line.depth:
             inner.append(line)
+    if _ONE_CHILD.match(lines[at].operation):
+        return inner or list(lines[at + 1 : at + 2])
     return inner

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import dropwhile, takewhile
+from itertools import dropwhile
 from math import log
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +21,13 @@ from spillcast.evidence.counts import (
 from spillcast.evidence.numbers import ZERO, FigureCheck, Number, check_all, number_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
-from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat, temp_blocks_of
+from spillcast.evidence.oracle.row_sources import (
+    PlanLine,
+    TempBlocks,
+    is_flat,
+    lacks_servers,
+    temp_blocks_of,
+)
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -71,7 +77,6 @@ _SKIPPED = re.compile(
 _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 #: The event in which a coordinator waits for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
-_COORDINATOR = "PX COORDINATOR"
 #: The minimum share of a call in which a coordinator waits for its servers.
 _WAIT_SHARE_MIN = 0.9
 
@@ -123,12 +128,9 @@ class TkprofStatement:
     @property
     def lacks_servers(self) -> bool:
         """Whether this is a coordinator whose parallel servers are in other traces."""
-        starts = [line.operation.startswith(_COORDINATOR) for line in self.lines]
-        if True not in starts:
-            return _COORDINATOR_WAITS in self.waits and not self.lines
-        at = starts.index(True)
-        below = takewhile(lambda line: line.depth > self.lines[at].depth, self.lines[at + 1 :])
-        return not any(line.elapsed_s or line.reads for line in below)
+        if not self.lines:
+            return _COORDINATOR_WAITS in self.waits
+        return lacks_servers(self.lines)
 
     @property
     def runs(self) -> int:

@@ -17,7 +17,13 @@ from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, counts_of_figure
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
-from spillcast.evidence.oracle.row_sources import NO_LEAF, PlanLine, temp_blocks_of
+from spillcast.evidence.oracle.row_sources import (
+    NO_LEAF,
+    PlanLine,
+    lacks_servers,
+    temp_blocks_of,
+    writer_elsewhere,
+)
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording import OPS
@@ -75,16 +81,27 @@ def read(path: Path, selection: Selection) -> Counts:
 def _figures(plan: CursorPlan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
         raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HINT)
+    # The statistics of the last execution are those of the coordinator alone.
+    if plan.lines[0].elapsed_s and lacks_servers(plan.lines):
+        raise EvidenceIncomplete(
+            "the work of its parallel servers is missing",
+            "print the plan with the format ALLSTATS instead of ALLSTATS LAST",
+        )
     if not {"reads", "writes"} <= set(plan.names):
         if plan.used_temp:
             message = f"{plan.used_temp} used temp space, and Reads and Writes are missing"
             raise EvidenceIncomplete(message)
         raise NoTempIo("it does not spill: no line of its plan wrote or used temp space")
-    blocks = temp_blocks_of(plan.lines)
+    blocks, elsewhere = temp_blocks_of(plan.lines), writer_elsewhere(plan.lines)
     if not blocks.written_blocks:
         if plan.used_temp:
             text = f"{plan.used_temp} used temp space, and no line wrote blocks of it"
             raise EvidenceContradictory(text)
+        if elsewhere:
+            raise EvidenceIncomplete(
+                f"{elsewhere} wrote blocks, and the plan does not show whether in temp files",
+                "give an SQL trace of the run with waits (level 8)",
+            )
         raise NoTempIo("it does not spill: no line with a work area wrote blocks")
     temp_blocks = {"read": blocks.read_blocks, "write": blocks.written_blocks}
     counts = {op: -(-count // OPERATION_BLOCKS) for op, count in temp_blocks.items()}
@@ -101,6 +118,8 @@ def _figures(plan: CursorPlan, selection: Selection) -> Counts:
         "I/O that overlapped other work",
         f"the plan has blocks, not operations: each I/O is assumed to move {OPERATION_BLOCKS}",
     ]
+    if elsewhere:
+        notes.append(f"blocks that {elsewhere} wrote, in temp files or others, do not count here")
     return counts_of_figures(
         selection,
         temp if max_s else replace(temp, time_bounds=None),
@@ -161,6 +180,9 @@ def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     if uses_temp or any(_PASSES.search(named.get(name, "")) for name in ("used-mem", "o/1/m")):
         plan.used_temp = plan.used_temp or operation.strip()
     depth = len(operation) - len(operation.lstrip())
+    # A temporary table of the statement itself.
+    table = re.match(r"SYS_TEMP_\w*", named.get("name", "").strip())
+    operation = f"{operation.strip()} {table[0]}" if table else operation.strip()
     if not plan.lines:
         plan.starts = max(1, starts)
-    plan.lines.append(PlanLine(depth, operation.strip(), reads, writes, elapsed_s))
+    plan.lines.append(PlanLine(depth, operation, reads, writes, elapsed_s))
