@@ -226,6 +226,18 @@ def test_processes_with_unequal_sorts_may_wait_equally_long(plan_of):
         plan_of(UNEVEN.format("3500.000"))
 
 
+#: Without BUFFERS and the line of a worker: the two shown wrote 15,000 blocks.
+LACKS_WORKER = re.sub(r" *(Buffers|I/O|Worker 1).*\n", "", UNEVEN).replace("51200", "17600")
+
+
+def test_a_process_without_its_line_has_bounds(plan_of):
+    """The leader and a worker wrote 15,000 blocks; the other none, or up to 15,000."""
+    bounds = plan_of(LACKS_WORKER).io_bounds
+    of_two = plan_of(LACKS_WORKER.replace("loops=3", "loops=2")).io_bounds
+    assert bounds.lower.writes.bytes == of_two.lower.writes.bytes == 15000 * 8192
+    assert bounds.upper.writes.bytes == 2 * of_two.upper.writes.bytes
+
+
 def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
     (path := tmp_path / "plan.txt").write_text(
         " Sort  (cost=1.0..2.0 rows=9 width=8)\n"

@@ -91,7 +91,7 @@ HEADING = PLAN.split("\n", 1)[0].replace("| Used-Tmp", "")
 def plan(*lines):
     """Lines of operation, name, elapsed time (s), reads and writes, with blanks for each level."""
     rows = [
-        f"| {at:3} | {operation:40} | {name:26} | 1 | 1 |00:00:{elapsed_s:05.2f} | {reads} | {writes} |"
+        f"| {at} | {operation} | {name} | 1 | 1 |00:00:{elapsed_s:05.2f} | {reads} | {writes} |"
         for at, (operation, name, elapsed_s, reads, writes) in enumerate(lines)
     ]
     return "\n".join([HEADING, *rows])

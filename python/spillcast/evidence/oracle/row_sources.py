@@ -26,7 +26,7 @@ _SPILLS = re.compile(
 #: Operations that always have child operations, and those that have a single one.
 NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW|BUFFER)\b")
 _ONE_CHILD = re.compile(r"(?:SORT|WINDOW|BUFFER|HASH (?:GROUP BY|UNIQUE))\b")
-#: Operations that write tables and indexes, or on which release 11.1 repeats blocks read as written.
+#: Operations that write tables and indexes, or for which release 11.1 counts reads as writes.
 _OF_TABLES = re.compile(
     r"(?!SELECT ).* STATEMENT$|(?:LOAD|INSERT|UPDATE|DELETE|MERGE|DIRECT LOAD|MULTI-TABLE INSERT"
     r"|INDEX|TABLE ACCESS|MAT_VIEW)\b(?! JOIN)"

@@ -174,7 +174,7 @@ class Node:
         groups = str([self.values.get(f"{name} Groups") for name in ("Full-sort", "Pre-sorted")])
         if "Sort Method" in groups:
             return self.processes == 1 and "Disk" not in groups
-        types = Counter(process.get("Sort Space Type") for process in _sized(self.values))
+        types = Counter(process.get("Sort Space Type") for process in sized(self.values))
         return types == {"Memory": max(1, int(_loops(self)))}
 
     @property
@@ -214,7 +214,7 @@ def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [values, *values.get("Workers", ())]
 
 
-def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The processes whose sort or hash the plan shows: only the leader before version 11."""
     sizes = {"Sort Space Type", "Disk Usage", "HashAgg Batches"}
     return [process for process in by_process(values) if sizes & process.keys()]
@@ -281,7 +281,7 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     """Blocks that a node wrote, from the sizes of its files, or of the rows of a hash join."""
     processes = by_process(values)
     size_kib = sum(sizes_kib(values))
-    shown = len(_sized(values)) or len(processes)
+    shown = len(sized(values)) or len(processes)
     # Lines of workers may be missing: each execution counts as the mean of those shown.
     runs = max(1.0, values.get("Actual Loops", 1) / shown)
     size_bytes: float = 1024.0 * size_kib * runs
@@ -369,7 +369,7 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
         shown = processes
     else:
         # Workers whose lines are missing count as the mean of those shown.
-        parts, shown = sizes_kib(values), len(_sized(values))
+        parts, shown = sizes_kib(values), len(sized(values))
     if processes == 1 or not any(parts) or shown < 2:
         return float(processes)
     return min(float(processes), sum(parts) / max(parts) * max(1.0, processes / shown))

@@ -33,6 +33,7 @@ from spillcast.evidence.postgres.nodes import (
     least_outside_s,
     nodes_of,
     shared_read_s,
+    sized,
     sorts_kib,
 )
 from spillcast.evidence.postgres.spills import plan_spills
@@ -223,20 +224,38 @@ def counts_of_plan(
             document=document,
             plan=spills,
         )
-    return _rewritten(counts, spills) if SIZES_NOTE in counts.notes else counts
+    return _bounded(counts, spills, top) if SIZES_NOTE in counts.notes else counts
 
 
-def _rewritten(counts: Counts, spills: PlanSpills | None) -> Counts:
-    """The counts by sizes on disk as the lower of two bounds: merges and batches rewrite data."""
+def _bounded(counts: Counts, spills: PlanSpills | None, top: Node) -> Counts:
+    """The counts by sizes on disk between two bounds: merges and batches rewrite data.
+
+    A process whose size is missing wrote nothing, or up to twice the mean of the others.
+    """
     work_mem_bytes = (spills and spills.current_bytes) or _WORK_MEM_BYTES
     passes = [spill.passes_with(work_mem_bytes) for spill in (spills.spills if spills else ())]
     times = max((count or _OTHER_TIMES for count in passes), default=_OTHER_TIMES)
-    if times == 1:
+    missing = _missing_share(top)
+    if times == 1 and not missing:
         return counts
-    reads, writes = counts.reads.scaled(1.0, times), counts.writes.scaled(1.0, times)
     reason = f"a plan without BUFFERS does not show how often rows were written: 1 to {times} times"
-    most = replace(counts, reads=reads, writes=writes)
-    return replace(counts, io_bounds=Bounds(counts, most, reason, HINT))
+    if missing:
+        reason = "the plan lacks the sizes of some processes' temp files"
+    least, most = (
+        replace(counts, reads=counts.reads.scaled(1.0, by), writes=counts.writes.scaled(1.0, by))
+        for by in (1 - missing, times * (1 + missing))
+    )
+    return replace(counts, io_bounds=Bounds(least, most, reason, HINT))
+
+
+def _missing_share(top: Node) -> float:
+    """The share of temp blocks that count for processes whose sizes are missing in the plan."""
+    missing = 0.0
+    for node in top.walk():
+        shown, ran = len(sized(node.values)), int(node.values.get("Actual Loops", 1))
+        if 0 < shown < ran <= node.processes:
+            missing += node.temp.written * (1 - shown / ran)
+    return missing / top.all_temp.written
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:

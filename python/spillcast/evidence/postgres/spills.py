@@ -9,7 +9,7 @@ from typing import Any
 from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import document_of
-from spillcast.evidence.postgres.nodes import Node, by_process, nodes_of, sorts_kib
+from spillcast.evidence.postgres.nodes import SIZES_NOTE, Node, by_process, nodes_of, sorts_kib
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
     SLOT_BYTES,
@@ -80,7 +80,9 @@ def recorded_plan(recording: Recording) -> tuple[Mapping[str, int], PlanSpills |
 def _blocks_and_spills(meta: Meta, value: Any) -> tuple[Mapping[str, int], PlanSpills | None]:
     document = document_of(value)
     top, settings = nodes_of(document["Plan"]), document.get("Settings", {})
-    counts = zip(OPS, TEMP_BLOCKS, strict=True)
+    # Sizes on disk are only lower bounds of blocks.
+    is_counted = SIZES_NOTE not in document.get("Notes", ())
+    counts = zip(OPS, TEMP_BLOCKS, strict=True) if is_counted else ()
     blocks = {op: int(top.values[name]) for op, name in counts if name in top.values}
     spills = plan_spills(top, {**meta.engine.settings, **settings})
     if spills is not None and meta.machine.is_current:

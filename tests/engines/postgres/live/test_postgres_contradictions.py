@@ -118,6 +118,16 @@ def test_a_plan_of_another_run_is_a_contradiction(serial, tmp_path, factor, is_r
     assert (refused(recording) is not None) == is_refused
 
 
+def test_sizes_of_a_plan_without_buffers_are_no_counts(serial, tmp_path):
+    """They are lower bounds of what was written."""
+    output = tmp_path / "run.spill"
+    shutil.copytree(serial.path, output)
+    sort = {"Node Type": "Sort", "Actual Loops": 1, "Actual Rows": 9, "Plan Width": 4}
+    on_disk = {"Sort Method": "external merge", "Sort Space Type": "Disk", "Sort Space Used": 8}
+    (output / "plan.json").write_text(json.dumps([{"Plan": sort | on_disk, "Execution Time": 9.0}]))
+    assert not contradictions(Recording.open(output))
+
+
 @pytest.mark.parametrize("document", [["x"], 3, [{"Plan": ["Temp Read Blocks"]}]])
 def test_a_damaged_plan_of_a_recording_is_refused(serial, tmp_path, document):
     output = tmp_path / "run.spill"
