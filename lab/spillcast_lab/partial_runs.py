@@ -19,7 +19,7 @@ from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import EarlierWork, RecordedQuery, SizedFile
 from spillcast.recording.record import KnownRun
 from spillcast.recording.schema import seconds_of, totals, within
-from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.rehearsal import Rehearsal
 from spillcast.tables import Table
 
 SLICES = 10
@@ -188,4 +188,4 @@ def rehearse(
                 f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
             )
         fields = {"elapsed_s": elapsed_s, "engine": engine.describe(workload)}
-        return Rehearsal(recorder.finish(KnownRun(started_ns, fields)))
+        return Rehearsal.of(recorder.finish(KnownRun(started_ns, fields)))

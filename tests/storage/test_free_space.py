@@ -15,9 +15,8 @@ from evidence import storage, warned
 from spillcast.errors import OptionInvalid, Refusal, SpaceExhausted
 from spillcast.forecast import forecast
 from spillcast.storage import free_space as limits
-from spillcast.storage.free_space import ALL_FREE, Budget, parse_budget
+from spillcast.storage.free_space import ALL_FREE, Budget, check_free_space, parse_budget
 from spillcast.storage.probe import failures_as_errors, probe
-from spillcast.storage.rehearse import check_free_space
 from spillcast.storage.source import catalogue
 from spillcast.storage.target import resolve
 from spills import MIB, recording, written_and_read

@@ -29,11 +29,11 @@ from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
+from spillcast.storage.free_space import check_free_space
 from spillcast.storage.model import fixed_behaviour
 from spillcast.storage.rehearse import (
     LONGER_HINT,
     RUN_HINT,
-    check_free_space,
     command_to_run,
     reads_only,
     rehearse_command,
@@ -116,8 +116,8 @@ def test_a_rehearsal_of_the_whole_command(ran, tmp_path):
     matches = []
     done = rehearse(recording, ran.slow, tmp_path, 60.0, notify=matches.append)
     assert done.ended
-    assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
-    assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S
+    assert done.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
+    assert done.elapsed_s > (WRITES + READS) * OPERATION_S
     assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
     # The message before the start: the command, where its temp files go, and the time limit.
     assert len(matches) == 1
@@ -156,11 +156,11 @@ def test_a_rehearsal_of_the_first_seconds(ran, tmp_path):
     again = spilling(ran.places, "--pause", 0.5)
     done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
     assert not done.ended
-    assert 1 <= done.recording.meta.temp.operations <= 5
+    assert 1 <= done.meta.temp.operations <= 5
     assert {op for op, _ in done.groups} == {"write"}
     source = ran.recording.temp_waits["bytes"].to_pylist()
-    done_bytes = done.recording.temp_waits["bytes"].to_pylist()
-    assert done_bytes == source[: done.recording.meta.temp.operations]
+    done_bytes = done.temp_waits["bytes"].to_pylist()
+    assert done_bytes == source[: done.meta.temp.operations]
     assert left_over(ran.places) == set()
     assert running("0.5") == []
 
@@ -170,7 +170,7 @@ def test_a_child_in_another_session_is_ended_too(ran, tmp_path):
     program = " ".join(spilling(ran.places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
     done = rehearse(ran.recording, ran.slow, tmp_path, 5.0, command=again)
-    assert done.recording.meta.temp.operations > 0
+    assert done.meta.temp.operations > 0
     assert running(seconds) == []
 
 

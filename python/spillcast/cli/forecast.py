@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from spillcast.forecast import Forecast
     from spillcast.forecast.question import Question
     from spillcast.recording import Recording
-    from spillcast.storage.rehearse import Rehearsal
 
 
 @with_question
@@ -208,7 +207,8 @@ def rehearse_recorded(
     recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
     """Rehearse a new recording on each directory; keep the results with it, or print a reason."""
-    from spillcast.storage.rehearse import check_free_space, keep_rehearsal
+    from spillcast.storage.free_space import check_free_space
+    from spillcast.storage.rehearsal import keep_rehearsal
     from spillcast.workspace import workspace
 
     with workspace() as folder:
@@ -231,7 +231,7 @@ def rehearsing(
     folder: Path,
     *,
     confirmed: bool = False,
-) -> "Callable[[Recording, Path], Rehearsal]":
+) -> "Callable[[Recording, Path], Recording]":
     """The function that rehearses a recorded query on a directory, with files in ``folder``.
 
     A recorded command that may write runs again only if ``confirmed``.
@@ -241,7 +241,7 @@ def rehearsing(
     def notify_rehearsal(text: str) -> None:
         notify(f"rehearsal: {text}")
 
-    def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
+    def rehearse(recording: "Recording", directory: Path) -> "Recording":
         place = recording, directory, duration_s, folder
         try:
             if server is not None:

@@ -24,8 +24,13 @@ from spillcast.errors import (
     PermissionDenied,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_stated
-from spillcast.evidence.spark import is_address, is_log_folder
+from spillcast.evidence.selection import (
+    FIGURES_HINT,
+    ONLY_RUN,
+    Selection,
+    is_address,
+    is_stated,
+)
 from spillcast.evidence.text import head_of
 from spillcast.gate import TEXT_BYTES_MAX, check_kind
 from spillcast.recording.meta import is_recording
@@ -180,7 +185,7 @@ def spools_of(folder: Path) -> list[Path]:
     SQL*Plus leaves a file empty if a query returns no row. Samples of V$SESSION are omitted if
     there is ASH, which contains the same samples.
     """
-    if folder.suffix == ".spill" or not folder.is_dir() or is_log_folder(folder):
+    if folder.suffix == ".spill" or not folder.is_dir() or _is_log_folder(folder):
         # Listing a recording may be permitted only to its owner.
         return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
@@ -288,7 +293,7 @@ def _kind_of(path: Path) -> str:
     """The field of ``EvidenceFiles`` that holds a path. EvidenceUnknown if no field does."""
     if path.suffix == ".spill" or is_recording(path):
         return "recordings"
-    if is_log_folder(path):
+    if _is_log_folder(path):
         return "spark"
     if not path.is_file() or _is_trace_name(path.name):
         return "traces"
@@ -316,17 +321,26 @@ def kind_of(path: Path, score_min: float = 1.0) -> str | None:
 
 
 def _files(path: Path) -> list[Path]:
-    if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
+    if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or _is_log_folder(path):
         return [path]
     if not (paths := traces_below(path)):
         held = sorted(path.iterdir())
-        known = (at for at in held if is_log_folder(at) or (at.is_file() and kind_of(at)))
+        known = (at for at in held if _is_log_folder(at) or (at.is_file() and kind_of(at)))
         example = next(known, None)
         hint = "a directory for temp files is a target: name it with --to"
         if example is not None:
             hint = f"name what it holds, such as {shell_word(example)}"
         raise EvidenceMissing(f"the folder holds no traces ({', '.join(TRACES)})", hint, path)
     return paths
+
+
+def _is_log_folder(path: Path) -> bool:
+    """Whether a folder holds the parts of an event log of Spark."""
+    if not path.is_dir():
+        return False
+    from spillcast.evidence.spark import parts_of
+
+    return bool(parts_of([child.name for child in path.iterdir()]))
 
 
 def recordings_in(folder: Path) -> list[Path]:

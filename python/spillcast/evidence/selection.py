@@ -1,5 +1,6 @@
 """Selects the run of a file that options name, or its only run; an error lists several runs."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -28,6 +29,11 @@ Run = TypeVar("Run")
 def is_stated(text: str) -> bool:
     """Whether an argument states figures rather than a path."""
     return text.startswith(FIGURES_PREFIX)
+
+
+def is_address(text: str) -> bool:
+    """Whether an argument is an address that fsspec opens, such as ``s3://logs/app-1``."""
+    return re.match(r"[a-z][a-z0-9+]+://", text) is not None
 
 
 def parse_block(text: str) -> int:

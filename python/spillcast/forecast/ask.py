@@ -20,7 +20,8 @@ from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
-from spillcast.storage.rehearse import check_free_space, kept_rehearsal
+from spillcast.storage.free_space import check_free_space
+from spillcast.storage.rehearsal import Rehearsal, kept_rehearsal
 from spillcast.storage.target import (
     FORMS,
     can_probe,
@@ -204,16 +205,17 @@ def _resolved(
         return target.name, target
     if target == LIMIT:
         return LIMIT, replace(ZERO_LATENCY_STORAGE, name=LIMIT)
-    place, rehearsal = Path(target), None
+    place, rehearsed = Path(target), None
     try:
         if isinstance(like, Recording) and can_probe(place):
             if question.rehearse is None:
-                rehearsal = kept_rehearsal(like, place)
+                rehearsed = kept_rehearsal(like, place)
             else:
                 check_free_space(like, place)
-                rehearsal = question.rehearse(like.whole, place)
+                rehearsed = question.rehearse(like.whole, place)
         storage = question.storage(str(target), like)
-        storage = replace(storage, rehearsal=None if rehearsal is None else rehearsal.read())
+        if rehearsed is not None:
+            storage = replace(storage, rehearsal=Rehearsal.of(rehearsed))
     except Refusal as refusal:
         return str(target), refusal
     return str(target), storage

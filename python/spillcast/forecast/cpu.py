@@ -27,7 +27,7 @@ from spillcast.recording.meta import CpuCache
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance
 from spillcast.storage.model import Estimate
-from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.rehearsal import Rehearsal
 from spillcast.tables import Table
 
 #: Relative error of the slope within a run: different work may follow longer waits.
@@ -230,7 +230,7 @@ def rehearsed_change(
     if cpu.operations is None:
         return None
     source, target = cpu.operations, rehearsal.temp_operations
-    if None in (cpu.total_s, rehearsal.recording.meta.cpu_s):
+    if None in (cpu.total_s, rehearsal.cpu_s):
         if max(source.threads, target.threads) > 1:
             return None
         # All time between two calls may be CPU time.

@@ -22,7 +22,7 @@ from spillcast.forecast.projection import (
 )
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, WarmRun
-from spillcast.forecast.uncertainty import elapsed_on, run_s
+from spillcast.forecast.uncertainty import elapsed_on
 from spillcast.forecast.warnings import THROTTLED_REPORTED, warnings_of
 from spillcast.forecast.work_memory import WorkMemoryEffect, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
@@ -144,7 +144,7 @@ class Projector:
             rehearsed = _rehearsed(baseline, storage)
             measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
             if measured is not None:
-                projected = projected.with_total(run_s(measured))
+                projected = projected.with_total(measured.run_s)
             # Where the time of temp I/O has only bounds, it may be the whole run.
             if (forecast_s := projected.total_s) <= 0 and not workload.quality.time_unknown:
                 raise RecordingInsufficient(
@@ -283,9 +283,8 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     # A recording of an unknown part of a query is forecast as that part.
     ended = rehearsal.ended and workload.part is None
     total_operations = workload.io_scale * operations(workload.loads)
-    done = rehearsal.recording.meta.temp.operations
-    share = 1.0 if ended else min(done / total_operations, 1.0)
-    return Rehearsed(rehearsal.recording.elapsed_s, done, share, ended)
+    share = 1.0 if ended else min(rehearsal.operations / total_operations, 1.0)
+    return Rehearsed(rehearsal.elapsed_s, rehearsal.operations, share, ended)
 
 
 def _terms(projected: Projection) -> list[Term]:

@@ -17,7 +17,6 @@ from spillcast.public import check_types
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import parse_budget
-from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.target import resolve
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ CONFIDENCE = 0.9
 METHODS = ("counts", "seed")
 #: Shows the progress of a probe; the argument is the name of the storage.
 Watch = Callable[[str], "AbstractContextManager[ProbeProgress]"]
-#: Runs the query of a recording on a directory for a limited time.
-Rehearse = Callable[[Recording, Path], Rehearsal]
+#: Runs the query of a recording on a directory for a limited time, and records it.
+Rehearse = Callable[[Recording, Path], Recording]
 #: Shows the progress of reading files, from the bytes read so far.
 Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 

@@ -14,7 +14,7 @@ from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.load import Load, operations, time_s
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
-from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.rehearsal import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Limit
 
@@ -59,7 +59,7 @@ def elapsed_on(
         draws = np.random.default_rng(0)
         off_s = OVERHEAD_OFF * measured.overhead_s * draws.standard_normal(DRAWS)
         again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
-        drawn_s = np.maximum(run_s(measured) + off_s, 0.0) * again
+        drawn_s = np.maximum(measured.run_s + off_s, 0.0) * again
     rest_s = forecast_s - sum(projected.io_s)
     count, target_s = operations(loads), time_s(loads, projected.latencies)
     recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
@@ -227,9 +227,3 @@ def _sampled(projected: Projection) -> Sampled | None:
     ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
     return Sampled(sample.rows, sample.of_rows, error)
-
-
-def run_s(rehearsal: Rehearsal) -> float:
-    """The elapsed time of a query that ended in its rehearsal, less the cost of recording."""
-    elapsed_s = rehearsal.recording.elapsed_s
-    return max(elapsed_s - rehearsal.overhead_s, elapsed_s / 2)

@@ -249,6 +249,21 @@ def _check_fits(spill: int, free: int, swap: int, groups: Sequence[int]) -> None
     )
 
 
+def check_free_space(recording: Recording, directory: Path) -> None:
+    """Refusal if the query's writes could fill the directory's storage or memory."""
+    if is_tmpfs(directory):
+        tmpfs_advice(recording, directory)
+    wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
+    quota = quota_of(directory)
+    if quota is not None and quota.free_bytes < free:
+        free, limit = quota.free_bytes, f" by the quota of {quota.owner}"
+    if wrote > free:
+        raise SpillTooLarge(
+            f"{directory} has {format_bytes(free)} free{limit}, the query wrote "
+            f"{format_bytes(wrote)}: a rehearsal could fill it"
+        )
+
+
 def mount_word(size: int) -> str:
     """A size in the notation of mount(8): ``8G``, ``1280M``."""
     return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"

@@ -11,7 +11,6 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of, rereadable
 from spillcast.evidence.selection import is_stated
 from spillcast.evidence.text import head_of, text_of
-from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
@@ -208,7 +207,11 @@ def _measured(path: Path, forms: str) -> Storage:
 
 def _plain(text: str) -> str:
     """The text without wrappings; quotes in the names of a probe's document are no wrapping."""
-    return text if _SCHEMA in text else unwrapped(text)
+    if _SCHEMA in text:
+        return text
+    from spillcast.evidence.unwrap import unwrapped
+
+    return unwrapped(text)
 
 
 def is_fio(text: str) -> bool:

@@ -13,7 +13,7 @@ from spillcast.forecast.workload.recorded import cpu_time, recorded_loads
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
-from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.rehearsal import Rehearsal
 
 US = 1_000
 SIZE = 8192
@@ -55,7 +55,7 @@ def test_each_op_is_compared_separately(tmp_path):
     target = run(
         tmp_path / "b", [("write", 1000, 900), ("read", 500, 900)], {"write": 60, "read": 100}
     )
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target))
     by_op = dict(zip((load.op for load in recorded_loads(source)), result.each_s, strict=True))
     assert by_op["read"] == pytest.approx(30e-6, rel=0.01)
     assert by_op["write"] == pytest.approx(10e-6, rel=0.01)
@@ -74,7 +74,7 @@ def test_only_the_same_prefix_is_compared(tmp_path):
     writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
     source = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
     target = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target))
     assert result.each_s == pytest.approx([10e-6], rel=0.15)
 
 
@@ -84,7 +84,7 @@ def test_cpu_time_before_the_first_operation_is_ignored(tmp_path, threads):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
     target = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target))
     assert result.each_s == pytest.approx([30e-6], rel=0.02)
 
 
@@ -97,7 +97,7 @@ def test_a_shorter_rehearsal_has_a_larger_error(tmp_path):
     ):
         target = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
         errors.append(
-            rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)).error_s
+            rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target)).error_s
         )
     # 8,000 operations take 30 us less each.
     assert 8000 * 30e-6 > errors[0] > errors[1] > errors[2] > 0
@@ -106,14 +106,14 @@ def test_a_shorter_rehearsal_has_a_larger_error(tmp_path):
 def test_too_few_operations_give_no_estimate(tmp_path):
     source = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
     target = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
-    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
+    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target)) is None
 
 
 def test_a_recording_in_slices_is_compared_up_to_the_end_of_its_first(tmp_path):
     """Its first slice holds 300 operations of 150 us each, however far the rehearsal got."""
     source = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
     target = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target))
     assert result.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
 
 
@@ -121,17 +121,17 @@ def test_without_cpu_times_the_gaps_of_a_single_thread_are_used(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
     target = run(tmp_path / "b", loads, {"write": 80})
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target))
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target))
     assert result.each_s == pytest.approx([30e-6], rel=0.02)
     source = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
-    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target)) is None
+    assert rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target)) is None
 
 
 def test_the_cost_of_compression_is_not_counted_twice(tmp_path):
     loads = [("write", 300, 100)]
     source = run(tmp_path / "a", loads, {"write": 50})
     target = run(tmp_path / "b", loads, {"write": 80})
-    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal(target), 0.006)
+    result = rehearsed_change(cpu_of(source), recorded_loads(source), Rehearsal.of(target), 0.006)
     assert result.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
 
 
@@ -141,5 +141,5 @@ def test_rehearsed_latencies_are_weighted_by_their_count(tmp_path, done, expecte
     source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
     target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
     probed = Estimate(100e-6, blocks=np.array([[1000.0, 100e-6]]))
-    [result] = rehearsed([probed], recorded_loads(source), Rehearsal(target))
+    [result] = rehearsed([probed], recorded_loads(source), Rehearsal.of(target))
     assert result.mean_s == pytest.approx(expected_us * 1e-6)

@@ -28,16 +28,10 @@ from spillcast.errors import (
     SelectionEmpty,
     first_line,
 )
+from spillcast.evidence.selection import is_address
 from spillcast.evidence.text import plain_copy
 from spillcast.gate import reading
 from spillcast.units import format_share
-
-_ADDRESS = re.compile(r"[a-z][a-z0-9+]+://")
-
-
-def is_address(argument: str) -> bool:
-    """Whether an argument is an fsspec address, such as ``s3://logs/app-1``."""
-    return _ADDRESS.match(argument) is not None
 
 
 def open_filesystem(address: str) -> tuple[Any, str]:
@@ -76,11 +70,6 @@ def parts_of(names: Sequence[str]) -> list[str]:
     dated = [name for name in names if _DATED.fullmatch(name)]
     # The part without a date is the last: it is still being written.
     return sorted(dated, key=lambda name: (name == "eventlog", name))
-
-
-def is_log_folder(path: Path) -> bool:
-    """Whether a folder holds the parts of a log."""
-    return path.is_dir() and bool(parts_of([child.name for child in path.iterdir()]))
 
 
 #: Engines that replace Spark's own operators: a property, a part of its value, the engine's name.

@@ -23,7 +23,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.derived import PageCacheSize, parts_of, read_back, sampled
 from spillcast.recording.meta import Meta
-from spillcast.storage.rehearse import KEPT
+from spillcast.storage.rehearsal import KEPT
 
 #: If a smaller share of the written bytes was read back, most reading is yet to come.
 UNREAD = 0.5

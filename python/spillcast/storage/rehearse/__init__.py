@@ -1,4 +1,4 @@
-"""Rehearsals: the recorded first part of a query on other storage; runs those of commands."""
+"""Rehearses commands: runs them again for a limited time, with temp files on other storage."""
 
 import os
 import re
@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,27 +20,20 @@ from spillcast.errors import (
     ProgramMissing,
     RehearsalFailed,
     RehearsalRefused,
-    SpillTooLarge,
 )
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command, proc_text
 from spillcast.recording.record import KnownRun, Recorder, held_and_observed
-from spillcast.recording.thread_trace import TempOperations
 from spillcast.redaction import MASK
-from spillcast.storage.free_space import is_tmpfs, quota_of, tmpfs_advice
-from spillcast.storage.observed import observed
-from spillcast.storage.storage import Group
-from spillcast.units import format_bytes, format_duration
-from spillcast.workspace import free_bytes, undone_by, workspace
+from spillcast.units import format_duration
+from spillcast.workspace import undone_by, workspace
 
 if TYPE_CHECKING:
     from spillcast import _core
 
 #: The remedy for a rehearsal without temp I/O.
 LONGER_HINT = "rehearse longer, or leave out --rehearse"
-#: The subfolder of a recording with its rehearsals, each named after its directory.
-KEPT = "rehearsals"
 #: Time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
 #: Kills all processes with a mount of the first name, and removes the other directories if empty.
@@ -60,75 +52,6 @@ while [ "$attempt" -lt 50 ]; do
 done
 for directory in "$@"; do rmdir -- "$directory" 2>/dev/null; done
 """
-
-
-@dataclass(frozen=True)
-class Rehearsal:
-    """A recorded run of the first part of a query with its temp files on a storage."""
-
-    recording: Recording
-
-    @property
-    def ended(self) -> bool:
-        """Whether the query completed on the storage."""
-        return self.recording.meta.ended_by == "end"
-
-    def read(self) -> "Rehearsal":
-        """Read the operations and latencies now instead of on first use."""
-        _ = self.temp_operations, self.groups
-        return self
-
-    @property
-    def overhead_s(self) -> float:
-        """Cost of recording in elapsed time, shared by the threads."""
-        total_s = self.recording.meta.capture.overhead_s or 0.0
-        return total_s / self.temp_operations.threads
-
-    @cached_property
-    def temp_operations(self) -> TempOperations:
-        """Its temp operations in their order."""
-        return TempOperations.of(self.recording.waits, self.recording.slices_s)
-
-    @cached_property
-    def groups(self) -> dict[tuple[str, int], Group]:
-        """Its temp operations and their latencies, by op and size class."""
-        groups = observed(self.recording).groups
-        return {group.kind: group for group in groups}
-
-
-def check_free_space(recording: Recording, directory: Path) -> None:
-    """Refusal if the query's writes could fill the directory's storage or memory."""
-    if is_tmpfs(directory):
-        tmpfs_advice(recording, directory)
-    wrote, free, limit = recording.written_bytes.temp, free_bytes(directory), ""
-    quota = quota_of(directory)
-    if quota is not None and quota.free_bytes < free:
-        free, limit = quota.free_bytes, f" by the quota of {quota.owner}"
-    if wrote > free:
-        raise SpillTooLarge(
-            f"{directory} has {format_bytes(free)} free{limit}, the query wrote "
-            f"{format_bytes(wrote)}: a rehearsal could fill it"
-        )
-
-
-def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Path:
-    """Keep the rehearsal on a directory with the recording, replacing an older one."""
-    path = _kept_path(like, directory)
-    path.parent.mkdir(exist_ok=True)
-    if path.exists():
-        shutil.rmtree(path)
-    shutil.move(rehearsal.recording.path, path)
-    return path
-
-
-def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
-    """The kept rehearsal of a directory; None if missing. InputError if it is damaged."""
-    path = _kept_path(like, directory)
-    return Rehearsal(Recording.open(path)) if path.is_dir() else None
-
-
-def _kept_path(like: Recording, directory: Path) -> Path:
-    return like.path / KEPT / f"{quote(bytes(directory.resolve()), safe='')}.spill"
 
 
 @dataclass(frozen=True)
@@ -231,7 +154,7 @@ def rehearse_command(
     command: Sequence[str] | None = None,
     confirmed: bool = False,
     notify: Callable[[str], None] = lambda _text: None,
-) -> Rehearsal:
+) -> Recording:
     """Run the recorded or given command for ``duration_s`` with its temp files in ``directory``.
 
     ``notify`` gets a sentence about the command before it runs. The recording goes to ``folder``.
@@ -352,7 +275,7 @@ def _check_alone(
                 )
 
 
-def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehearsal:
+def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Recording:
     program = shutil.which(arguments[0])
     if program is None:
         raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
@@ -395,7 +318,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
         if not recorder.saw_temp_io():
             text = f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal"
             raise RehearsalFailed(text, LONGER_HINT if status is None else RUN_HINT)
-        return Rehearsal(recorder.finish(KnownRun(started_ns, {"elapsed_s": elapsed_s})))
+        return recorder.finish(KnownRun(started_ns, {"elapsed_s": elapsed_s}))
     except BaseException:
         recorder.abandon()
         raise

@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.engines import Notify, OnStatus, SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare
@@ -72,10 +72,6 @@ from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, PLAN_FILE, Ended
 from spillcast.recording.record import Recorder
 from spillcast.redaction import MASK, masked_document
 from spillcast.units import format_duration
-
-if TYPE_CHECKING:
-    from spillcast.storage.rehearse import Rehearsal
-
 
 #: The time within which the server has to cancel a statement.
 CANCEL_S = 10.0
@@ -367,14 +363,14 @@ def rehearse_postgres(
     *,
     statement: str | None = None,
     notify: Notify = lambda _text: None,
-) -> "Rehearsal":
+) -> Recording:
     """Runs the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
 
     The transaction is read-only, with the recording's settings and with temp files in the
     tablespace in ``directory``. InputError if there is no such tablespace; Refusal for a statement
     that is not a SELECT or changes something, and if it does no temp I/O.
     """
-    from spillcast.storage.rehearse import LONGER_HINT, Rehearsal
+    from spillcast.storage.rehearse import LONGER_HINT
 
     with closing(open_session(dsn, EXPLAINER)) as connection:
         text = _whole_text(connection, recording, statement)
@@ -416,7 +412,7 @@ def rehearse_postgres(
         raise RehearsalFailed(
             f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER_HINT
         )
-    return Rehearsal(made)
+    return made
 
 
 def _whole_text(connection: Connection, recording: Recording, statement: str | None) -> str:
