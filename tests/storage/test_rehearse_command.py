@@ -31,6 +31,7 @@ from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.free_space import check_free_space
 from spillcast.storage.model import fixed_behaviour
+from spillcast.storage.rehearsal import Rehearsal
 from spillcast.storage.rehearse import (
     LONGER_HINT,
     RUN_HINT,
@@ -115,10 +116,11 @@ def test_a_rehearsal_of_the_whole_command(ran, tmp_path):
     before = (ran.places.temp / "spill").read_bytes()
     matches = []
     done = rehearse(recording, ran.slow, tmp_path, 60.0, notify=matches.append)
-    assert done.ended
+    value = Rehearsal.of(done)
+    assert value.ended
     assert done.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
     assert done.elapsed_s > (WRITES + READS) * OPERATION_S
-    assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
+    assert all(group.mean_s >= OPERATION_S for group in value.groups.values())
     # The message before the start: the command, where its temp files go, and the time limit.
     assert len(matches) == 1
     assert all(text in matches[0] for text in ("--writes 150", str(ran.slow), "60"))
@@ -155,9 +157,10 @@ def test_a_rehearsal_of_the_first_seconds(ran, tmp_path):
     """The whole run would take minutes; the rehearsal covers its start."""
     again = spilling(ran.places, "--pause", 0.5)
     done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
-    assert not done.ended
+    value = Rehearsal.of(done)
+    assert not value.ended
     assert 1 <= done.meta.temp.operations <= 5
-    assert {op for op, _ in done.groups} == {"write"}
+    assert {op for op, _ in value.groups} == {"write"}
     source = ran.recording.temp_waits["bytes"].to_pylist()
     done_bytes = done.temp_waits["bytes"].to_pylist()
     assert done_bytes == source[: done.meta.temp.operations]
