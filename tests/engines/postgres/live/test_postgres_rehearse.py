@@ -12,6 +12,7 @@ from spillcast.engines.postgres.live import rehearse_postgres
 from spillcast.engines.sampler import Sampler
 from spillcast.errors import Refusal, TargetUnsuited
 from spillcast.recording import Recording
+from spillcast.storage.rehearsal import Rehearsal
 
 SETTINGS = ["work_mem=128kB", "max_parallel_workers_per_gather=0"]
 
@@ -43,16 +44,15 @@ def sessions(newest):
 def test_a_complete_rehearsal_has_the_same_blocks(newest, explained, slow, tmp_path):
     matches = []
     done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, notify=matches.append)
-    assert done.ended
+    value = Rehearsal.of(done)
+    assert value.ended
     # The plan and the number of batches are equal, so are the blocks, all in the slow tablespace.
-    assert done.recording.meta.temp.operations == pytest.approx(
-        explained.meta.temp.operations, rel=0.01
-    )
+    assert done.meta.temp.operations == pytest.approx(explained.meta.temp.operations, rel=0.01)
     # The server may read a block again that is in the page cache.
-    groups = done.groups.values()
+    groups = value.groups.values()
     waited_s = sum(group.count * group.mean_s for group in groups)
     assert waited_s >= 0.9 * OPERATION_S * sum(group.count for group in groups)
-    assert done.recording.meta.engine.settings["work_mem"] == "128kB"
+    assert done.meta.engine.settings["work_mem"] == "128kB"
     assert "read-only" in matches[0]
     assert JOIN in matches[0]
 
@@ -61,8 +61,8 @@ def test_a_rehearsal_of_the_first_seconds(newest, explained, slow, tmp_path, mon
     # As on a machine without an idle CPU, the session is not sampled meanwhile.
     monkeypatch.setattr(Sampler, "_tick", lambda _sampler: None)
     done = rehearse_postgres(newest.dsn, explained, slow, 0.8, tmp_path)
-    assert not done.ended
-    assert 0 < done.recording.meta.temp.operations < explained.meta.temp.operations
+    assert not Rehearsal.of(done).ended
+    assert 0 < done.meta.temp.operations < explained.meta.temp.operations
     assert sessions(newest) == (0, 0)
 
 
