@@ -371,6 +371,38 @@ def test_durations_are_matched_to_their_session_in_any_prefix(tmp_path, prefix):
     assert times_by_size(path) == [(40, 4.0), (40, 8.0), (70, 3.0)]
 
 
+FILE = 'LOG:  temporary file: path "b/pgsql_tmp11.0", size 209715200\n'
+SORT = "select * from big order by 1\n"
+
+
+@cases(
+    "messages, seconds",
+    [
+        # Another session's duration is between a file and its own.
+        ([FILE, "LOG:  duration: 300.0 ms\n", "LOG:  duration: 9000.0 ms\n"], None),
+        ([FILE, f"STATEMENT:  {SORT}", *["LOG:  duration: 9000.0 ms\n"] * 2], None),
+        ([FILE, *(f"LOG:  duration: 9000.0 ms  statement: {of}" for of in ("a\n", SORT))], None),
+        # No other duration is in the log, or the statement identifies its own.
+        ([FILE, "LOG:  duration: 9000.0 ms\n"], 9.0),
+        ([FILE, f"STATEMENT:  {SORT}", "LOG:  duration: 9000.0 ms\n"], 9.0),
+        (
+            [
+                *(FILE, f"STATEMENT:  {SORT}"),
+                *("LOG:  duration: 300.0 ms\n", f"LOG:  duration: 9000.0 ms  statement: {SORT}"),
+            ],
+            9.0,
+        ),
+    ],
+)
+def test_without_processes_the_only_duration_or_the_statement_identifies_a_call(
+    tmp_path, messages, seconds
+):
+    path = tmp_path / "a.log"
+    path.write_text("".join(f"2026-11-26 19:23:41 UTC {message}" for message in messages))
+    [file] = read_logs(path).temp
+    assert file.elapsed_s == seconds
+
+
 def test_the_line_number_of_another_session_is_not_a_process(tmp_path):
     """In a container, the number of a line may equal the ID of a process: here 32."""
     messages = [

@@ -161,12 +161,17 @@ class LoggedTempFiles:
         self._unnamed: dict[str, TempFile | ExceededLimit] = {}
         #: The statement that psql is running when its output shows a message.
         self._prompted: str | None = None
+        #: Whether it is the log of a server, and not what a single session shows.
+        self._is_of_server = False
+        #: Calls that may be of any session, and the files that were waiting for one.
+        self._guesses: list[tuple[_Call, list[_Removal]]] = []
 
     def add(self, writer: str, entry: LogEntry, *, is_named: bool) -> str:
         """Adds a message and returns its writer: the process named by the message or by a file.
 
         ``is_named`` is whether messages name their writers.
         """
+        self._is_of_server |= entry.level == "STATEMENT" or entry.at is not None
         if entry.level == "STATEMENT":
             if (subject := self._unnamed.pop(writer, None)) is not None:
                 subject.query = masked_text(entry.message)
@@ -192,12 +197,16 @@ class LoggedTempFiles:
         if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
-            if call.query and not is_named:
+            if not is_named:
                 # Another session may have written the previous message.
-                query = _plain(masked_text(call.query))
+                query = _plain(masked_text(call.query or ""))
                 writer = self._writers.pop(query, writer)
                 waiting = self._sessions[writer].waiting
-                if waiting and _plain(waiting[-1].file.query or query) != query:
+                known = _plain(waiting[-1].file.query or "") if waiting else ""
+                if known and query and known != query:
+                    return writer
+                if self._is_of_server and not (known and query):
+                    self._guesses.append((call, waiting.copy()))
                     return writer
             last = self._sessions[writer].last
             if duration["fetch"]:
@@ -248,7 +257,11 @@ class LoggedTempFiles:
 
     def by_call(self) -> list[TempFile]:
         """All files, each with its call if the log shows it."""
+        # Of several calls, each may be of a session that wrote no file.
+        for call, removals in self._guesses if len(self._guesses) == 1 else ():
+            _end_call(_Session([r for r in removals if r.file.elapsed_s is None]), call)
         for session in self._sessions.values():
+            session.waiting = [r for r in session.waiting if r.file.elapsed_s is None]
             if session.last is not None:
                 session.waiting = _after(session.last, session.waiting)
             _assign_untimed(session.waiting)
