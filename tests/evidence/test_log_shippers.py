@@ -11,6 +11,7 @@ from spillcast.errors import EvidenceDamaged, EvidenceUnsuited
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.recognise import recognise
+from spillcast.evidence.unwrap import unwrapped
 
 TEXT = """\
 2026-11-23 10:00:04.000 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200
@@ -430,6 +431,25 @@ def test_statements_without_tabs_are_compared_beyond_a_blank_line(logs_of):
     ]
     logs = logs_of("\n".join([*lines, f"{at.format(3)}LOG:  end"]))
     assert {file.query for file in logs.temp} == {"-- report\nselect 1", "-- report\nselect 2"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "->  Seq Scan on p{}  (cost=0.00..1.00 rows=9 width=8) (actual rows=9 loops=1)",
+        "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..{}00.000 rows=9 loops=1)",
+        "        Buffers: shared hit={} read=7",
+    ],
+)
+def test_what_lines_of_a_plan_have_in_common_is_no_prefix(line):
+    text = "\n".join(map(line.strip().format, (3, 4, 5)))
+    assert unwrapped(text) == text
+
+
+def test_a_column_of_times_below_its_heading_is_no_prefix():
+    times = [f"2024-10-14 10:00:{second:02} 133        WAITING" for second in range(9)]
+    text = "\n".join(["SAMPLE_TIME         SESSION_ID SESSION_STATE", *times])
+    assert unwrapped(text) == text
 
 
 def test_row_numbers_in_a_page_are_not_a_column(plan_of):

@@ -128,6 +128,8 @@ _SHIPPERS = re.compile(
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
+#: The start of a line of a plan, or of another text.
+_TEXT_START = re.compile(r"\s*+(?:[^\W\d_a-z]|[-│|{}\[\]\"'<])")
 _LOGGER = re.compile(r"\A(?>.*?\\d\+:\\d\+).*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
@@ -324,12 +326,13 @@ def _logged(lines: Lines) -> Lines | None:
     if any(_SERVER_MESSAGE.search(line) or line.startswith("{") for line in full):
         return None
     least = max(2, _SHARE * len(full))
-    known = (p for p in (_TIMED, _SHIPPERS) if sum(map(bool, map(p.match, full))) >= least)
+    # Below a heading without a time, times are a column.
+    patterns = (_TIMED, _SHIPPERS) if full and _TIMED.match(full[0]) else (_SHIPPERS,)
+    known = (p for p in patterns if sum(map(bool, map(p.match, full))) >= least)
     pattern = _common_prefix(list(filter(_TIMED.match, full)) or full)
     # The prefix is a logger's if it has a time of day and a level.
     if pattern is None or not _LOGGER.search(pattern.pattern):
-        of_plan = [line for line in lines if _LINE_OF_PLAN.search(line)]
-        pattern = next(known, None) or _common_prefix(of_plan)
+        pattern = next(known, None) or _before_plan(lines)
     return None if pattern is None else [pattern.sub("", line) for line in lines]
 
 
@@ -342,9 +345,16 @@ def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
     # A quote, a bar or a word at the end of the prefix belongs to the text.
     prefix = re.sub(r"(?<![\w\"'(|])[\w\"'(|]++$", "", "".join(char for char, _ in pairs))
-    if not prefix.strip():
+    return re.compile("^" + re.escape(prefix).replace("0", r"\d+")) if prefix.strip() else None
+
+
+def _before_plan(lines: Lines) -> re.Pattern[str] | None:
+    """A pattern for the common prefix of a plan's lines, unless it contains a part of them."""
+    prefix = _common_prefix([line for line in lines if _LINE_OF_PLAN.search(line)])
+    if prefix is None or "->" in prefix.pattern:
         return None
-    return re.compile("^" + re.escape(prefix).replace("0", r"\d+"))
+    rests = (prefix.sub("", line) for line in lines if prefix.match(line))
+    return prefix if all(map(_TEXT_START.match, rests)) else None
 
 
 def _quoted_cells(lines: Lines) -> Lines | None:

@@ -212,6 +212,17 @@ def test_commands_that_are_too_long_to_unwrap_are_refused(tmp_path, monkeypatch)
         read_ash(path)
 
 
+def test_a_long_csv_may_contain_commands_in_its_statements(tmp_path, monkeypatch):
+    monkeypatch.setattr(spooled, "_UNWRAPPED_BYTES_MAX", 100)
+    command = '"\ninsert into t (a, b)\nvalues (1, 2)"'
+    rows = [
+        f"2024-10-14 10:00:{s:02},133,WAITING,direct path read temp,{command}" for s in range(9)
+    ]
+    text = "\n".join(["SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT,SQL_TEXT", *rows])
+    (path := tmp_path / "ash.csv").write_text(text)
+    assert read_ash(path).samples.num_rows == 9
+
+
 def test_a_box_without_some_of_its_rows_is_refused(figures):
     above, last, below = boxed(WAITS).rpartition("├")
     left_out = f"│ {' │ '.join([f'{chr(183):^22}'] * len(WAITS[0]))} │\n"

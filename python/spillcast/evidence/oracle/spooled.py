@@ -21,6 +21,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.table_rows import (
     BLANKS,
+    EXPORTED_COLUMNS,
     JSON_ROWS,
     NULLS,
     SEPARATORS,
@@ -150,7 +151,9 @@ def read_spooled(
         if JSON_ROWS.match(head):
             return _of_text(path, text_of(path), names)
         is_long = path.stat().st_size > _UNWRAPPED_BYTES_MAX
-        if is_long and _COMMANDS.search(head):
+        # Below the heading of a CSV, a command is in the text of a statement.
+        commands = _COMMANDS.search(head)
+        if is_long and commands and not EXPORTED_COLUMNS.search(head, 0, commands.start()):
             text = f"more than {_UNWRAPPED_BYTES_MAX >> 20} MiB of INSERT commands or XML"
             raise FileTooLarge(text, "export the rows as CSV")
         # A longer text is read in batches.
