@@ -1,5 +1,6 @@
 //! What /proc shows of processes: threads, descendants, start, user, memory, bytes moved.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -81,6 +82,27 @@ pub(crate) fn threads_of(pid: i32) -> io::Result<Vec<i32>> {
     match process_of(pid) {
         process if process == pid => numbers_in(&format!("/proc/{pid}/task")),
         _ => Ok(vec![pid]),
+    }
+}
+
+/// Visits each id that `list` returns, given those visited so far, until it returns no new one: a
+/// list may lack an id because another began or ended while it was read. Returns all in order.
+pub(crate) fn visit_all(
+    mut list: impl FnMut(&[i32]) -> io::Result<Vec<i32>>,
+    mut visit: impl FnMut(i32) -> io::Result<()>,
+) -> io::Result<Vec<i32>> {
+    let (mut visited, mut seen) = (Vec::new(), HashSet::new());
+    loop {
+        let before = visited.len();
+        for id in list(&visited)? {
+            if seen.insert(id) {
+                visit(id)?;
+                visited.push(id);
+            }
+        }
+        if visited.len() == before {
+            return Ok(visited);
+        }
     }
 }
 

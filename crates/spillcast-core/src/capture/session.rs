@@ -1,6 +1,5 @@
 //! A running capture: a thread that drains the source, and the data gathered so far.
 
-use std::collections::HashSet;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +16,7 @@ use super::temp::TempRules;
 use super::watch::{Due, Looks, Watch};
 use crate::lock::lock;
 use crate::packed::Packed;
-use crate::proc::{Moved, Stat, children, is_held, moved, process_of};
+use crate::proc::{Moved, Stat, children, is_held, moved, process_of, visit_all};
 use crate::system::{boot_ns, now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
 
@@ -378,9 +377,9 @@ fn started_ns(pid: i32) -> Option<u64> {
 /// Attaches a process and its descendants; returns all of them, the process first. Attaches only
 /// the thread if `pid` is a thread other than the first of its process.
 ///
-/// A process is attached before its children are listed, and the listing repeats until no new
-/// process appears. So each child is either in a list or reported by its fork. Errors: those of
-/// [`Observer::attach`]; a descendant that ends meanwhile is skipped.
+/// A process is attached before its children are listed. So each child is either in a list or
+/// reported by its fork. Errors: those of [`Observer::attach`]; a descendant that ends meanwhile is
+/// skipped.
 fn attach_family(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
     observer.expect(pid)?;
     observer.attach(pid)?;
@@ -388,24 +387,19 @@ fn attach_family(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
     if process_of(pid) != pid {
         return Ok(attached);
     }
-    let mut seen = HashSet::from([pid]);
-    // A list of children may lack a child while another ends, so the last must show no new one.
-    loop {
-        let mut new = Vec::new();
-        for &parent in &attached {
-            new.extend(children(parent).into_iter().filter(|&child| seen.insert(child)));
+    let list = |descendants: &[i32]| {
+        let parents = [pid].into_iter().chain(descendants.iter().copied());
+        Ok(parents.flat_map(children).collect())
+    };
+    visit_all(list, |child| {
+        match observer.attach(child) {
+            Ok(()) => attached.push(child),
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
+            Err(error) => return Err(error),
         }
-        if new.is_empty() {
-            return Ok(attached);
-        }
-        for child in new {
-            match observer.attach(child) {
-                Ok(()) => attached.push(child),
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
-                Err(error) => return Err(error),
-            }
-        }
-    }
+        Ok(())
+    })?;
+    Ok(attached)
 }
 
 #[cfg(test)]

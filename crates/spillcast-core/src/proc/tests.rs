@@ -47,3 +47,16 @@ fn children_of_a_shell_are_listed_as_a_tree() {
     shell.wait().unwrap();
     assert!(children(pid).is_empty());
 }
+
+#[test]
+fn an_id_that_replaces_another_between_two_lists_is_visited() {
+    // Thread 3 ends while thread 4 begins: the lists are equally long.
+    let mut lists = [vec![1, 2, 3], vec![1, 2, 4], vec![1, 2, 4]].into_iter();
+    let list = |known: &[i32]| {
+        assert!(known.len() < 4 || known == [1, 2, 3, 4]);
+        Ok(lists.next().unwrap())
+    };
+    assert_eq!(visit_all(list, |_| Ok(())).unwrap(), [1, 2, 3, 4]);
+    let error = || io::Error::from_raw_os_error(libc::EPERM);
+    assert!(visit_all(|_| Ok(vec![1]), |_| Err(error())).is_err());
+}

@@ -9,7 +9,7 @@ use aya::Ebpf;
 use super::super::forked::ForkedChildren;
 use super::super::source::{self, Forks};
 use super::load::{OBSERVED, Threads, WATCHED};
-use crate::proc::threads_of;
+use crate::proc::{threads_of, visit_all};
 use crate::system::now_ns;
 
 /// How long a thread that waits for children sleeps when none is forked.
@@ -35,26 +35,22 @@ impl Observer {
     /// Adds `role` to what is observed of a process, for all its threads.
     fn observe(&self, pid: i32, role: u32) -> io::Result<()> {
         let mut threads = self.threads.lock().expect("no holder panics");
-        let mut known = 0;
-        // A thread that starts while the list is read is in the map already if its starter is. One
-        // list may miss a thread, two in a row do not.
-        loop {
-            let tids = threads_of(pid)?;
-            for &tid in &tids {
+        // A thread that starts meanwhile is in the map already if its starter is.
+        let tids = visit_all(
+            |_| threads_of(pid),
+            |tid| {
                 let thread = threads.get(&tid, 0).unwrap_or_default();
-                if thread.role & role == 0 {
-                    // The map has room for a limited number of threads.
-                    let full = |_| io::Error::from_raw_os_error(libc::E2BIG);
-                    threads.insert(tid, thread.with(role), 0).map_err(full)?;
+                if thread.role & role != 0 {
+                    return Ok(());
                 }
-            }
-            if tids.is_empty() {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-            if tids.len() == known {
-                return Ok(());
-            }
-            known = tids.len();
+                // The map has room for a limited number of threads.
+                let full = |_| io::Error::from_raw_os_error(libc::E2BIG);
+                threads.insert(tid, thread.with(role), 0).map_err(full)
+            },
+        )?;
+        match tids.is_empty() {
+            true => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            false => Ok(()),
         }
     }
 

@@ -19,7 +19,7 @@ use super::super::source::{self, Forks};
 use super::events::Events;
 use super::forks;
 use crate::lock::lock;
-use crate::proc::{children, family, numbers_in, parent, threads_of};
+use crate::proc::{children, family, numbers_in, parent, threads_of, visit_all};
 use crate::system::raise_descriptor_limit;
 
 /// Descriptors that are reserved for everything else that a recorder opens.
@@ -112,20 +112,9 @@ impl source::Observer for ByThread {
         if state.follows(pid) {
             return Ok(());
         }
-        let mut seen = HashSet::new();
         state.attached.insert(pid, children(pid).into_iter().collect());
-        // One list may miss threads that start while it is read, two in a row do not.
-        loop {
-            let new: Vec<i32> =
-                threads_of(pid)?.into_iter().filter(|tid| seen.insert(*tid)).collect();
-            if new.is_empty() {
-                break;
-            }
-            for tid in new {
-                self.attach_thread(state, pid, tid)?;
-            }
-        }
-        if seen.is_empty() {
+        let tids = visit_all(|_| threads_of(pid), |tid| self.attach_thread(state, pid, tid))?;
+        if tids.is_empty() {
             state.attached.remove(&pid);
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
