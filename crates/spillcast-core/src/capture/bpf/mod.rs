@@ -25,8 +25,10 @@ mod observer;
 mod record;
 
 use std::collections::HashMap;
+use std::fs;
 use std::io;
 use std::mem;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -283,13 +285,17 @@ impl BpfSource {
         (finished, if timed { Inside { blocks, cpu_ns } } else { Inside::default() })
     }
 
-    /// The file of an opened descriptor, as the kernel had it when the open returned.
+    /// The file of an opened descriptor, as the kernel had it when the open returned; None if the
+    /// path was that of a link that leads elsewhere by now.
     fn file_of(&mut self, named: &Named) -> Option<FileIdentity> {
         let (pid, call) = (named.call.header.pid, &named.call);
         let mut path = self.paths.absolute(pid, call.fd, &named.path()?)?;
         if named.file.links == 0 && Path::new(&path).is_dir() {
             // A nameless file (O_TMPFILE) has the folder's path here: /proc shows it like this.
             path = format!("{path}/#{}", named.file.ino);
+        }
+        if is_regular(&named.file) && may_be_link(&path) {
+            path = followed(&path, &named.file)?;
         }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {
             self.paths.opened(pid, call.ret as i32, &path);
@@ -350,6 +356,22 @@ fn device(file: &record::Identity) -> u64 {
 
 fn is_regular(file: &record::Identity) -> bool {
     file.mode & libc::S_IFMT == libc::S_IFREG
+}
+
+/// Whether a path is that of a link, such as those to the open files of a process: `/dev/fd` and
+/// `/proc/self/fd` of the process that gave the path are not ours.
+fn may_be_link(path: &str) -> bool {
+    let path = Path::new(path);
+    let of_process = path.starts_with("/proc") && path.parent().is_some_and(|p| p.ends_with("fd"));
+    of_process || path.is_symlink()
+}
+
+/// The path to which a link leads; None unless it leads to this file.
+fn followed(link: &str, file: &record::Identity) -> Option<String> {
+    let path = fs::canonicalize(link).ok()?;
+    let stat = fs::metadata(&path).ok()?;
+    let is_same = (stat.dev(), stat.ino()) == (device(file), file.ino);
+    is_same.then(|| path.to_string_lossy().into_owned())
 }
 
 fn waited(block: record::Block) -> Block {

@@ -1,7 +1,7 @@
 //! The path that an open was given: from the caller's stack, or from the memory of the process as
 //! long as it is still there.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -43,8 +43,8 @@ impl OpenPath {
         Some(self)
     }
 
-    /// The file of a path that was read; None if the start of a relative path is unknown, or if
-    /// memory held something else by then. A path where nothing exists any more counts as a regular
+    /// The file of a path that was read; None if the start of a relative path is unknown, if
+    /// memory held something else by then, or for a folder. A path where nothing exists any more counts as a regular
     /// file.
     pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
         let path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
@@ -54,6 +54,10 @@ impl OpenPath {
         let stat = fs::metadata(&path).ok();
         let (dev, ino) = stat.as_ref().map_or((0, 0), |stat| (stat.dev(), stat.ino()));
         let born_ns = stat.as_ref().and_then(born_ns);
+        // The call may have made a nameless file there (O_TMPFILE).
+        if stat.as_ref().is_some_and(Metadata::is_dir) {
+            return None;
+        }
         let regular = stat.is_none_or(|stat| stat.is_file());
         Some(FileIdentity { dev, ino, born_ns, regular, ..FileIdentity::named(path, false) })
     }
@@ -86,6 +90,7 @@ mod tests {
         let gone = file(b"/proc/self/../gone\0").unwrap();
         assert_eq!((gone.ino, gone.regular), (0, true));
         assert_eq!(file(b"/no/such/folder/file\0"), None);
+        assert_eq!(file(b"/proc/self\0"), None);
         assert!(OpenPath::new(0, 1, None).read(me, &mut Paths::default()).is_none());
     }
 }
