@@ -164,6 +164,7 @@ fn finish(
             PRELOAD => {
                 "of another user, static or of 32 bits: record as root with --capture bpf or perf"
             }
+            "perf" => "of another user: record as root; or of 32 bits, which no source observes",
             _ => "of 32 bits, which no source observes",
         };
         print_message(format_args!("processes were not observed, {which}"));

@@ -96,15 +96,16 @@ impl PeakMemory {
     }
 }
 
-/// Whether a process writes unobserved: a 32-bit process; with the preload library, one that has
-/// not loaded it, such as a static one, or cannot open its ring under our /proc, such as one of
-/// another user. A change of user after connecting has no effect until the next exec.
+/// Whether a process writes unobserved: a 32-bit process, or one of another user, whose perf events
+/// end with its exec and whose files /proc does not show; with the preload library, one that has not
+/// loaded it, such as a static one, or cannot open its ring under our /proc, such as one of another
+/// user. A change of user after connecting has no effect until the next exec.
 fn is_out_of_reach(pid: i32, preload: bool) -> bool {
     let wrote = || moved(pid).is_some_and(|moved| moved.written_bytes >= WROTE_MIN_BYTES);
     let is_other = || owner(pid).is_some_and(|owner| owner != geteuid().as_raw());
     match preload {
         true => (is_other() || wrote()) && is_connected(pid) == Some(false),
-        false => is_32_bit(pid) && wrote(),
+        false => (is_32_bit(pid) && wrote()) || (moved(pid).is_none() && is_other()),
     }
 }
 

@@ -230,8 +230,8 @@ class CaptureAccount:
         later=True,
     )
     unobserved_processes: int = key(
-        "processes that could not be observed: of 32 bits and, with preload, of another user, such "
-        "as of sudo or setuid, or static",
+        "processes that could not be observed: of 32 bits; with preload or by an ordinary user, of "
+        "another user, such as of sudo or setuid; with preload, static",
         unit="processes",
         example=0,
         default=0,
@@ -367,8 +367,8 @@ def _unbounded(capture: CaptureAccount) -> Iterator[str]:
         yield "the process uses io_uring or libaio, whose requests were not observed"
     if count := capture.unobserved_processes:
         processes = format_count(count, "process")
-        others = "of another user, static or " if capture.method == "preload" else ""
-        yield f"{processes} could not be observed, {others}of 32 bits"
+        others = {"preload": "of another user, static or ", "perf": "of another user or "}
+        yield f"{processes} could not be observed, {others.get(capture.method, '')}of 32 bits"
 
 
 def _countable(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
@@ -424,7 +424,8 @@ def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
             "innodb_use_native_aio = OFF, and record --mysql observes a session that uses neither"
         )
     if capture.unobserved_processes and capture.method != "preload":
-        return "no capture source observes programs of 32 bits"
+        others = "record as root; " if capture.method == "perf" else ""
+        return f"{others}no capture source observes programs of 32 bits"
     if query is not None and query.table_calls:
         return "record the server by --pid, with innodb_use_native_aio = OFF"
     if capture.method != "bpf":
