@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import cases
-from harness import spillcast, target
+from harness import available, completed, ordinary_user, spillcast, target
 from spillcast.recording import Recording
 
 
@@ -131,6 +131,19 @@ def test_a_process_without_the_preload_library_is_counted(tmp_path, program):
     output, _, capture = record(tmp_path, command, "--capture", "preload")
     assert capture["unobserved_processes"] == 1
     assert Recording.open(output).meta.unseen.excessive
+
+
+def test_a_program_that_changes_its_user_is_counted_for_an_ordinary_user(open_places):
+    if os.geteuid() != 0:
+        pytest.skip("only root makes a setuid program")
+    program = shutil.copy("/bin/sleep", open_places.root)
+    os.chmod(program, 0o4755)
+    output = open_places.root / "run.spill"
+    words = ("record", "--capture", "perf", "-o", output, "--", "sh", "-c", f"{program} 2; exit 0")
+    completed(*words, under=ordinary_user(), env=open_places.env)
+    meta = Recording.open(output).meta
+    assert meta.capture.unobserved_processes == 1
+    assert meta.unseen.excessive
 
 
 #: Opens the given file, writes 2 MiB to it, and sleeps for a second.
@@ -284,6 +297,39 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (10, 81920)
     assert "sendfile" in answer
     check_refused(output, "sendfile")
+
+
+#: Writes 50 times to a file that it opens in the given way, and closes it at once.
+CLOSES_AT_ONCE = """
+import os, sys
+way, folder = sys.argv[1:]
+for number in range(50):
+    real, link = f"{folder}/temp/{number}", f"{folder}/{number}"
+    if way == "nameless":
+        fd = os.open(f"{folder}/temp", os.O_RDWR | os.O_TMPFILE)
+    else:
+        first = os.open(real, os.O_RDWR | os.O_CREAT)
+        if way == "link":
+            os.symlink(real, link)
+        else:
+            link = f"/proc/self/fd/{first}"
+        fd = os.open(link, os.O_RDWR)
+        os.close(first)
+    os.pwrite(fd, bytes(8192), 0)
+    os.close(fd)
+"""
+
+
+@pytest.mark.parametrize("capture", ["bpf", "perf"])
+@pytest.mark.parametrize("way", ["link", "descriptor", "nameless"])
+def test_writes_to_a_file_without_a_path_are_temp_or_counted(places, capture, way):
+    command = [sys.executable, "-c", CLOSES_AT_ONCE, way, places.root]
+    words = ("--capture", available(capture), "--temp", places.temp)
+    output, _, account = record(places.root, command, *words)
+    writes = Recording.open(output).meta.temp.writes
+    assert writes + account["unknown_file"] >= 50
+    if capture == "bpf" and way != "descriptor":
+        assert writes == 50
 
 
 #: Writes and reads 1 MiB through streams, and other files by calls on the descriptors of streams,

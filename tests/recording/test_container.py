@@ -11,6 +11,7 @@ from harness import (
     available,
     check_rows,
     completed,
+    error_code,
     only_line,
     refuse_io_uring,
     refuse_tracing,
@@ -76,6 +77,16 @@ def test_emulate_names_the_missing_capability(places):
     words = ["emulate", places.temp, "--read", "1ms", "--", "true"]
     text = only_line(spillcast(*words, under=capabilities(CAPABILITIES)), 1)
     assert "CAP_SYS_ADMIN" in text
+
+
+def test_a_proc_of_other_process_ids_is_refused(places):
+    other_ids = ["unshare", "--pid", "--fork"]
+    output = places.root / "run.spill"
+    result = spillcast("record", "--json", "-o", output, "--", "true", under=other_ids)
+    assert (result.returncode, output.exists()) == (2, False)
+    assert error_code(result) == "capture-unavailable"
+    document = json.loads(spillcast("doctor", "--json", under=other_ids).stdout)["findings"]
+    assert not next(item for item in document if item["name"] == "/proc")["works"]
 
 
 def test_doctor_names_what_a_container_lacks():

@@ -3,6 +3,7 @@
 //! Call [`Recorder::new`], [`Recorder::prepare`], [`Recorder::observe`], [`Recorder::tick`] until
 //! over, [`Recorder::account`]. The caller waits for the target's end, and passes the rows on.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -70,8 +71,13 @@ pub struct Observed {
 impl Recorder {
     /// Fails if a directory cannot be used, or no process can be observed.
     pub fn new(options: Options, program: &'static str) -> Outcome<Recorder> {
-        if !Path::new("/proc/self/fd").exists() {
-            let message = "there is no /proc, so no process can be observed";
+        // In a PID namespace without a /proc of its own, its ids mean other processes.
+        let shown = fs::read_link("/proc/self");
+        if shown.ok() != Some(std::process::id().to_string().into()) {
+            let message = match Path::new("/proc/1").exists() {
+                true => "/proc is that of another PID namespace, so no process can be observed",
+                false => "there is no /proc, so no process can be observed",
+            };
             let hint = "mount it: mount -t proc proc /proc";
             return Err(Failure::of(CaptureUnavailable, message, hint));
         }

@@ -81,8 +81,9 @@ def _finding(name: str, works: bool, detail: str, problem: str, fix: str) -> Fin
 
 
 def _proc() -> Iterator[Finding]:
-    problem, fix = "is not mounted: nothing can be recorded", "mount -t proc proc /proc"
-    works = Path("/proc/self/fd").exists()
+    problem, fix = "does not show this process: nothing can be recorded", "mount -t proc proc /proc"
+    # In a PID namespace without a /proc of its own, its ids mean other processes.
+    works = Path("/proc/self").resolve().name == str(os.getpid())
     yield _finding("/proc", works, "shows processes and their files", problem, fix)
 
 
