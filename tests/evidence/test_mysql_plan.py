@@ -7,10 +7,11 @@ import re
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited, InputError
 from spillcast.evidence.mysql import merges
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.recognise import recognise
+from spillcast.evidence.selection import Selection
 from spillcast.forecast.ask import ask
 from spillcast.forecast.project import Projector
 from spillcast.forecast.workload.counted import workload_of_counts
@@ -148,6 +149,49 @@ def test_temporary_tables_may_have_been_on_disk(figures):
     counts = figures(json.dumps(plan))
     assert counts.time_bounds.upper == pytest.approx(0.745)
     assert sorts < counts.io_bounds.upper.writes.count <= sorts + 5001
+
+
+#: Two parts of 1,500 rows, as MariaDB 10.1 to 11.4 show them: the block of a UNION has no time.
+UNION = {
+    "query_block": {
+        "union_result": {
+            "table_name": "<union2,3>",
+            "r_rows": 3000,
+            "query_specifications": [
+                {"query_block": {"r_total_time_ms": ms, "table": {"r_rows": 1500}}}
+                for ms in (43.2, 40.9)
+            ],
+        }
+    }
+}
+
+
+def test_a_union_below_a_sort_may_have_been_on_disk(figures):
+    """MariaDB 10.11.19 wrote and read this for a sort with one merge of a UNION's 3,000 rows."""
+    plan = json.loads(json.dumps(SORTED))
+    plan["query_block"]["r_total_time_ms"] = 151.8
+    sort = plan["query_block"]["read_sorted_file"]["filesort"]
+    sort |= {"r_total_time_ms": 14.0, "r_sort_passes": 1}
+    sort["table"] = {"r_rows": 3000, "r_table_time_ms": 0.3, "materialized": UNION}
+    counts = figures(json.dumps(plan))
+    upper = counts.io_bounds.upper
+    assert upper.writes.count > 6090
+    assert upper.writes.bytes > 45_185_495
+    assert upper.reads.count > 12_175
+    assert upper.reads.bytes > 70_923_686
+    assert counts.time_bounds.upper == pytest.approx(0.1518)
+
+
+def test_a_union_needs_the_time_of_the_whole(tmp_path):
+    plan = json.loads(json.dumps(UNION))
+    result = plan["query_block"]["union_result"]
+    result["query_specifications"][0]["query_block"] |= SORTED["query_block"]
+    (path := tmp_path / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([path])
+    counts = read_figures([path], Selection(elapsed_s=1.5))
+    assert counts.time_bounds.upper == counts.elapsed_s == 1.5
+    assert counts.io_bounds.upper.writes.bytes > 3 * 80 * (255 << 10)
 
 
 def test_merge_passes_are_per_loop_of_a_sort(figures):

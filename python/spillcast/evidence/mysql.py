@@ -26,7 +26,10 @@ MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
 #: Rows in the buffer have a pointer that is not written and is at most as large as the row.
 WRITTEN_MIN = 0.5
-#: For each row of a temporary table on disk, at most a page of it and one of its index are moved.
+#: Neither sorts of a UNION's result nor temp files of distinct values are in a plan.
+_UNSHOWN = "a plan shows neither the sort of a UNION's result nor what count(distinct ...) writes"
+#: For each row of a temporary table on disk, at most a page of it and one of its index are moved;
+#: so many pages also hold the runs of the sort of a UNION's result.
 PAGES_MAX, PAGE_BYTES = 2, 8192
 #: The minimum time to write a page and read it again: that of memory.
 PAGE_S = 1e-6
@@ -101,7 +104,12 @@ def read(path: Path, selection: Selection) -> Counts:
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
         raise damaged("no line begins its JSON: the first is missing or begins with other text")
-    blocks = [block for block in blocks if "r_total_time_ms" in block]
+    # The outer block of a UNION has no time, those of its parts do.
+    blocks = [
+        block
+        for block in blocks
+        if any("r_total_time_ms" in node for _, node in _nodes({"query_block": block}))
+    ]
     if len(blocks) > 1:
         raise EvidenceAmbiguous(f"{len(blocks)} plans", "give one, in a file of its own")
     if not blocks:
@@ -110,16 +118,20 @@ def read(path: Path, selection: Selection) -> Counts:
     nodes = list(_nodes(block))
     sorts = [_sort(node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]
-    tables = sum(name in {"temporary_table", "materialized"} for name, _ in nodes)
-    notes = [sort.fix for sort in spilled]
+    tables = sum(name in {"temporary_table", "materialized", "union_result"} for name, _ in nodes)
+    notes = [sort.fix for sort in spilled] + [_UNSHOWN]
     if tables:
         notes.append(
             f"temporary tables: {tables}; a plan does not show whether they were larger than "
             "tmp_table_size and max_heap_table_size, and so on disk"
         )
     if not spilled:
-        hint = "; ".join([*notes, _RECORD]) if notes else "its sorts merged no runs from disk"
-        raise NoTempIo("no sort of this plan spilled", hint)
+        raise NoTempIo("this plan shows no sort that spilled", "; ".join([*notes, _RECORD]))
+    if selection.elapsed_s is None and "r_total_time_ms" not in block:
+        raise EvidenceIncomplete(
+            "the plan of a UNION has no time of the whole query",
+            "give it with --elapsed, such as --elapsed 812ms",
+        )
     elapsed_s = selection.elapsed_s or _number(block, "r_total_time_ms") / 1e3
     lower, upper = (
         [sum(part) for part in zip(*(sort.moved(upper=upper) for sort in spilled), strict=True)]
@@ -155,13 +167,14 @@ def _temporary(block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float
     rows = sum(
         _number(node, "r_rows") * max(1, _number(node, "r_loops"))
         for name, node in _nodes(block)
-        if name == "table"
+        if name in {"table", "union_result"}
     )
     outer_ms = 0.0
     for name, node in _nodes(block, without="materialized"):
         made = node.get("materialized", {})
         inner = made.get("query_block") if isinstance(made, dict) else None
-        if name == "temporary_table" or (made and not isinstance(inner, dict)):
+        timed = isinstance(inner, dict) and "r_total_time_ms" in inner
+        if name in {"temporary_table", "union_result"} or (made and not timed):
             return elapsed_s, PAGES_MAX * rows
         if isinstance(inner, dict):
             outer_ms += _number(inner, "r_total_time_ms")

@@ -66,7 +66,8 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     """Ranks the statements that spill. InputError if the server is down or counts nothing."""
     statement_io = (
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
-        "not their bytes and time, so it took at most as long as the statement"
+        "not their bytes and time, so it took at most as long as the statement; a hash join or "
+        "count(distinct ...) that went to disk is not counted"
     )
     unseen = [Unseen("statement-io", statement_io)]
     with mysql.connected(dsn) as connection:
