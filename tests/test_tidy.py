@@ -11,6 +11,7 @@ import pytest
 
 from spillcast.cli import VERBS
 from spillcast.engines.registry import ENGINES, engines
+from spillcast.evidence.other_engines import BYTE_COUNTERS, TEXTS
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
@@ -89,8 +90,10 @@ FEATURES = ("lab", "memory", "move", "collect", "io_size")
 #: An engine's name in every form that may select it.
 ENGINE_NAMES = {word for engine in engines() if any(getattr(engine, of) for of in FEATURES)
                 for word in (engine.name, engine.label, *engine.aliases)}  # fmt: skip
-#: Also the names of a plan node and of a plan format.
-ENGINE_NAMES -= {"sort", "DataFusion"}
+#: Also the name of a plan node.
+ENGINE_NAMES -= {"sort"}
+#: Tables whose entries may be named after engines: verbs, and marks of evidence.
+NAMED_TABLES = {"VERBS", "TEXTS", "BYTE_COUNTERS"}
 
 
 def engines_chosen_by_name(code, *, imported=False):
@@ -108,9 +111,8 @@ def engines_chosen_by_name(code, *, imported=False):
     reported |= {id(part) for node in tree
              if isinstance(node, ast.keyword) and node.arg == "example"
              for part in ast.walk(node.value)}  # fmt: skip
-    # A verb may have the name of an engine.
     reported |= {id(part) for node in tree if isinstance(node, ast.Assign)
-             and getattr(node.targets[0], "id", "") == "VERBS"
+             and getattr(node.targets[0], "id", "") in NAMED_TABLES
              for part in ast.walk(node.value)}  # fmt: skip
     for node in tree:
         if (
@@ -244,6 +246,13 @@ def test_a_lookup_by_name_is_detected(tmp_path):
         "a = run.meta['temp']\nb = meta.get('raw', {})\nc = run.meta.temp\nd = row['x']\n"
     )
     assert list(read_by_name(path)) == [1, 2]
+
+
+def test_engines_whose_texts_are_refused_are_documented():
+    page = (ROOT / "docs" / "reports.md").read_text()
+    listed = {word for engine, *_ in (*BYTE_COUNTERS, *TEXTS)
+              for word in re.findall(r"[A-Z]\w+", engine)}  # fmt: skip
+    assert {word for word in listed if word not in page} == set(), "docs/reports.md, Not read"
 
 
 def test_a_verb_is_documented():

@@ -54,7 +54,8 @@ def files(tmp_path_factory):
 def test_the_fuzzer_covers_each_reader(files):
     """The fuzzer has a shape for each, except for ``refuse_byte_counts``, which only refuses."""
     readers = {kind.reader for kind in KINDS if kind.reader} - {"figures.refuse_byte_counts"}
-    assert readers <= {recognise(path).reader for paths in files.values() for path in paths}
+    damaged = {recognise(path).reader for paths in files.values() for path in paths}
+    assert readers - damaged == set(), "tests/fuzz/figure_shapes.py"
 
 
 def test_a_reader_uses_only_fields_that_its_kind_declares(files):
