@@ -6,6 +6,7 @@ from statistics import median
 import pytest
 
 from spillcast.cli.progress import TerminalStage
+from spillcast.cli.sizing import _workload
 from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.engines.registry import lab_of
@@ -124,3 +125,10 @@ def test_an_exhausted_budget_measures_only_the_ends_and_says_so():
         16 * M, 256 * M,
     ]  # fmt: skip
     assert "budget" in [warning["code"] for warning in result.warnings]
+
+
+@pytest.mark.parametrize(("engine", "threads"), [("sort", 9), ("mysql", 2)])
+def test_more_threads_than_any_query_has_are_refused(engine, threads):
+    """Each query of MySQL has one thread."""
+    with pytest.raises(OptionInvalid):
+        _workload(engine, None, threads)

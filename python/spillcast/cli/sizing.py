@@ -218,7 +218,7 @@ def memory(
     """Show how long a query takes with each amount of work memory.
 
     A few sizes are measured on each storage; the others are forecast from them. Work memory is
-    DuckDB's memory_limit or PostgreSQL's work_mem.
+    the engine's own setting, such as work_mem of PostgreSQL.
 
     Example: spillcast sweep memory --engine postgres --on /mnt/nvme --on latency:1ms --within 2s
 
@@ -273,9 +273,10 @@ def memory(
 
 def _workload(engine: str, name: str | None, threads: int) -> LabQuery:
     """A query of the lab by name; by default its sort, or its first query."""
-    if threads > THREADS_MAX:
-        raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     workloads = {workload.name: workload for workload in lab_of(engine).verified(threads)}
+    if threads > THREADS_MAX or not workloads:
+        message = f"--threads {threads}: no built-in query of {engine} has as many"
+        raise OptionInvalid(message, f"give fewer, {THREADS_MAX} at most")
     if name is None:
         name = "sort" if "sort" in workloads else next(iter(workloads))
     if name not in workloads:

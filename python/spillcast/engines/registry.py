@@ -296,7 +296,6 @@ _FEATURES = {
     "record": "session of it is recorded",
     "move": "move of its temp files is known",
     "collect": "script collects its evidence",
-    "notice": "notice about its processes is known",
 }
 
 

@@ -321,7 +321,7 @@ def run_demo(
             message = f"{workdir.parent}: the demo needs {format_bytes(DISK_BYTES)} of free space"
             raise SpaceInsufficient(message, "name another directory with --work DIR")
         opened = lab(workdir)
-        stage.step(f"making a table of {workload.rows // 1_000_000} million rows")
+        stage.step(f"making a table of {workload.rows:,} rows")
         opened.build(workload.rows)
         stage.step("the query on plain disk, to warm up")
         warm = plain("disk", workdir / "warm-up")
