@@ -106,12 +106,18 @@ LAYERS = {
     "string": lambda lines: [json.dumps("\n".join(lines))],
     "string of Python": lambda lines: [repr("\n".join(lines))],
     "string in lines": lambda lines: [f'plan = """{lines[0]}', *lines[1:], '"""'],
+    "list of Python": lambda lines: [repr([f"{line}\n" for line in lines])],
+    "message of a task": lambda lines: [f"ok: [db1] => {json.dumps({'msg': lines})}"],
+    "result of a task": lambda lines: [
+        json.dumps({"rc": 0, "stdout": "\n".join(lines), "stdout_lines": lines, "changed": True})
+    ],
     "list of strings": lambda lines: [f"{json.dumps(line)}," for line in lines],
     "document": lambda lines: [json.dumps({"text": "\n".join(lines)})],
     "cell": lambda lines: ('"' + "\n".join(lines).replace('"', '""') + '"').split("\n"),
     "cells": lambda lines: ['"' + line.replace('"', '""') + '"' for line in lines],
     "compose": before("app-1  | "),
     "kubectl": before(TIME),
+    "kubectl of a pod": before("[pod/db-0/main] "),
     "container": before(TIME + "stdout F "),
     "syslog": before("Nov 23 10:00:{at} host1 job[42]: "),
     "logger": before("2026-11-23 10:00:{at},123 INFO app.db - "),
@@ -169,10 +175,14 @@ def test_few_wrapped_texts_are_refused(drawn):
         assert len(refused) <= share * len(kinds), refused
 
 
-def test_a_text_in_a_single_string_is_that_text(tmp_path):
+#: Layers that contain the text as it is.
+WHOLE = ("string", "string of Python", "list of Python", "message of a task")
+
+
+def test_a_text_in_a_single_layer_is_that_text(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     for name, lines in (plans | others).items():
-        for layer in ("string", "string of Python"):
+        for layer in WHOLE:
             assert answer(path, name, LAYERS[layer](lines)) == answer(path, name, lines), name
 
 

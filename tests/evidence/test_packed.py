@@ -15,9 +15,10 @@ import pytest
 
 from cases import cases
 from oracle_files import READ, blocks, write_trace
-from spark_logs import zstd
+from spark_logs import text, two_stages, zstd
 from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
 from spillcast.evidence.open import find_evidence
+from spillcast.evidence.spark import read_application
 from spillcast.evidence.text import decoded, plain_copy, remove_copies
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
@@ -70,6 +71,7 @@ def utf_16(content):
 WAYS = {
     "a.zip": zipped,
     "a.trc.zip": zipped,
+    "gz.trc.zip": lambda content: zipped(gzip.compress(content)),
     "a.tar": tarred,
     "a.tgz": lambda content: gzip.compress(tarred(content)),
     "a.tar.zst": lambda content: zstd(tarred(content)),
@@ -182,3 +184,37 @@ def test_copies_of_many_traces_are_made_and_removed_concurrently(tmp_path):
             assert list(pool.map(read, paths)) == [path.name for path in paths]
     finally:
         sys.setswitchinterval(interval_s)
+
+
+@cases(
+    "prefix",
+    [
+        "db-1  | ",
+        "[pod/db-0/main] ",
+        "[pod/db-0/main] 2024-05-01T10:00:00.12{:07}Z ",
+        "2024-05-01T10:00:00.123{:06}Z stdout F ",
+        "Nov {:02} 09:00:00 db1 prog[123]: ",
+        "Nov 12 09:00:00.1234{:02} db1 prog[123]: ",
+        "<14>1 2024-11-12T09:00:00.1234{:02}+01:00 db1 prog 123 - - ",
+    ],
+)
+def test_traces_and_event_logs_are_read_behind_the_prefixes_of_a_shipper(tmp_path, prefix):
+    trace, log = tmp_path / "run.trc", tmp_path / "events"
+    write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
+    log.write_bytes(text(two_stages()))
+    plain = profile(trace).rows, read_application(log).log
+    for path in (trace, log):
+        lines = path.read_text().splitlines()
+        path.write_text("".join(f"{prefix.format(at)}{line}\n" for at, line in enumerate(lines, 1)))
+    assert find_evidence([log]).spark == [log]
+    assert (profile(trace).rows, read_application(log).log) == plain
+
+
+def test_lines_of_two_programs_are_not_read_as_those_of_one(tmp_path):
+    trace = tmp_path / "run.trc"
+    write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
+    lines = trace.read_text().splitlines()
+    twice = (f"Nov 12 09:00:00 db1 prog[{pid}]: {line}\n" for line in lines for pid in (1, 2))
+    trace.write_text("".join(twice))
+    with pytest.raises(InputError):
+        profile(trace)

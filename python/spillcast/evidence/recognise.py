@@ -13,6 +13,7 @@ from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING, TEXTS
 from spillcast.evidence.selection import FIGURES_HINT
+from spillcast.evidence.shippers import unshipper
 from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.table_rows import SEPARATORS, split_at, table_of
 from spillcast.evidence.text import HEAD_BYTES, head_of
@@ -237,7 +238,11 @@ _MYSQL_NODE = (
     r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
 )
 KINDS: Sequence[EvidenceKind] = (
-    EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
+    EvidenceKind(
+        "spark",
+        "an event log of Spark",
+        lambda sample: 5.0 * is_event_log((unshipper(sample.raw) or str)(sample.raw)),
+    ),
     EvidenceKind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),

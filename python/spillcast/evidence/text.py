@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
+from spillcast.evidence.shippers import unshipper
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 from spillcast.workspace import free_bytes
 
@@ -37,6 +38,7 @@ _ZSTD_BUFFER_BYTES = 1 << 20
 _TAR, _TAR_BYTES = b"ustar", 262
 #: Listing the members of a tar takes memory. An archive with this many is not a single file.
 _MEMBERS_MAX = 1000
+_GZIP = b"\x1f\x8b"
 _UNPACK_HINT = "unpack it, and give the file that describes the run, or the recording's folder"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -133,13 +135,24 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             file.seek(0)
         openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
         with next(openers, nullcontext)(file) as unpacked, _without_tar(unpacked) as content:
-            yield content
+            # A file in a zip may be compressed.
+            is_packed = isinstance(content, zipfile.ZipExtFile) and _peeked(content)[:2] == _GZIP
+            with (_gunzipped if is_packed else nullcontext)(content) as text:
+                yield text
+
+
+def _gunzipped(file: Any) -> Any:
+    return gzip.GzipFile(fileobj=file)
+
+
+def _peeked(file: IO[bytes]) -> bytes:
+    peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
+    return peeked
 
 
 def _without_tar(file: IO[bytes]) -> IO[bytes]:
     """The only file of a tar; a file that is not a tar is returned as it is."""
-    peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
-    if peeked[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
+    if _peeked(file)[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
         return file
     archive = tarfile.TarFile(fileobj=file)
     members = list(islice(archive, _MEMBERS_MAX))
@@ -171,9 +184,15 @@ def is_plain(path: Path) -> bool:
 def plain_copy(path: Path) -> Path:
     """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
 
-    InputError for an archive of several files, and for a damaged one.
+    The copy has no prefixes of log shippers. InputError for an archive of several files, and for a
+    damaged one.
     """
-    if not path.is_file() or not os.access(path, os.R_OK) or is_plain(path):
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return path
+    is_readable, unshipped = is_plain(path), None
+    with suppress(EvidenceDamaged):
+        unshipped = unshipper(head_of(path))
+    if is_readable and unshipped is None:
         return path
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns
@@ -184,6 +203,8 @@ def plain_copy(path: Path) -> Path:
         with ExitStack() as stack:
             copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
             for block in blocks_of(path):
+                if unshipped is not None:
+                    block = "\n".join(map(unshipped, decoded(block).split("\n"))).encode()
                 copy.write(block)
                 if copy.tell() > free_bytes(copy.fileno()):
                     text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
@@ -266,7 +287,7 @@ def _check_single(names: Sequence[str]) -> None:
 #: The formats that the core decompresses come first; their number is ``_OF_CORE``.
 _OF_CORE = 2
 _PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
-    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (_GZIP, _gunzipped),
     (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),

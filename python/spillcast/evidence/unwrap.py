@@ -9,11 +9,12 @@ import html
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import dropwhile, pairwise, takewhile
+from itertools import dropwhile, pairwise
 from textwrap import dedent
-from typing import Any
+from typing import Any, TypeGuard
 
 from spillcast.evidence import exported_rows, tables
+from spillcast.evidence.shippers import SHIPPERS, common_prefix
 from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
 
@@ -78,7 +79,7 @@ _MARK = re.compile(r"```(?:[a-z]+$)?")
 #: An author's remark at the end of a line: behind an arrow to the line, or behind a number in a row
 #: of an expanded table. It has no figures of a plan, and is not in a string, an object or a tag.
 _REMARK = re.compile(
-    r"(?:(?<=\S)[ \t]+(?:[←⟵⬅⇐◄◀]|<(?:-+|={2,})(?=[ \t]))"
+    r"(?:(?:(?<=\S)|^)[ \t]+(?:[←⟵⬅⇐◄◀]|<(?:-+|={2,})(?=[ \t]))"
     r"|^([ \t]*+\w++[ \t]*+[|│:][ \t]*+-?[\d.]++)[ \t]++(?://|--|#))"
     r"(?>(?!=\d|\dkB)[^\n\"<>{}←⟵⬅⇐◄◀])*+$",
     re.MULTILINE,
@@ -102,27 +103,6 @@ _PREFIXES = (
     _BAR,
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
-)
-_ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
-#: Prefixes of one or two log shippers, also before continuation lines of a message.
-_SHIPPERS = re.compile(
-    "^(?>"
-    # syslog in its older format; a server numbers its messages and their lines.
-    r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
-    r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
-    # Container log files on a Kubernetes node.
-    rf"|{_ISO} std(?:out|err) [FP] "
-    # syslog with ISO 8601 times, in its older and its newer format.
-    rf"|(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
-    r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
-    r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
-    # Heroku.
-    rf"|{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
-    # docker compose.
-    r"|\[?[\w./-]+\]?\s+\| ?"
-    # kubectl logs --timestamps, docker logs -t, aws logs tail.
-    rf"|{_ISO}(?: (?=[ \t])|[ \t])"
-    "){1,2}+"
 )
 #: A time that a tool put before a line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
@@ -165,6 +145,11 @@ _ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"(?:Plan|query_block)\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
     r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
 )
+#: The result of a task of Ansible behind the name of its host, and one without that name.
+_TASK_RESULT = re.compile(
+    r"^(?:ok|changed|fatal|failed): \[[^\]\n]{1,200}\](?: [^\n{]{,200})? =>\s*+(?=\{)", re.MULTILINE
+)
+_RESULT_KEYS = {"rc", "stdout"}
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
@@ -195,11 +180,6 @@ def unwrapped(text: str) -> str:
             break
         lines = plain
     return "\n".join(lines)
-
-
-def without_shipper(line: str) -> str:
-    """A line of a log without shippers' prefixes."""
-    return _SHIPPERS.sub("", line)
 
 
 def _typographic_characters(lines: Lines) -> Lines | None:
@@ -327,30 +307,18 @@ def _logged(lines: Lines) -> Lines | None:
         return None
     least = max(2, _SHARE * len(full))
     # Below a heading without a time, times are a column.
-    patterns = (_TIMED, _SHIPPERS) if full and _TIMED.match(full[0]) else (_SHIPPERS,)
+    patterns = (_TIMED, SHIPPERS) if full and _TIMED.match(full[0]) else (SHIPPERS,)
     known = (p for p in patterns if sum(map(bool, map(p.match, full))) >= least)
-    pattern = _common_prefix(list(filter(_TIMED.match, full)) or full)
+    pattern = common_prefix(list(filter(_TIMED.match, full)) or full)
     # The prefix is a logger's if it has a time of day and a level.
     if pattern is None or not _LOGGER.search(pattern.pattern):
         pattern = next(known, None) or _before_plan(lines)
     return None if pattern is None else [pattern.sub("", line) for line in lines]
 
 
-def _common_prefix(lines: Lines) -> re.Pattern[str] | None:
-    """A pattern for the common prefix of lines; numbers in it may differ."""
-    masked = [re.sub(r"\d+", "0", line) for line in lines]
-    if len(masked) < 3:
-        return None
-    # The common prefix of the lexically first and last line is common to all lines.
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
-    # A quote, a bar or a word at the end of the prefix belongs to the text.
-    prefix = re.sub(r"(?<![\w\"'(|])[\w\"'(|]++$", "", "".join(char for char, _ in pairs))
-    return re.compile("^" + re.escape(prefix).replace("0", r"\d+")) if prefix.strip() else None
-
-
 def _before_plan(lines: Lines) -> re.Pattern[str] | None:
     """A pattern for the common prefix of a plan's lines, unless it contains a part of them."""
-    prefix = _common_prefix([line for line in lines if _LINE_OF_PLAN.search(line)])
+    prefix = common_prefix([line for line in lines if _LINE_OF_PLAN.search(line)])
     if prefix is None or "->" in prefix.pattern:
         return None
     rests = (prefix.sub("", line) for line in lines if prefix.match(line))
@@ -368,6 +336,39 @@ def _quoted_cells(lines: Lines) -> Lines | None:
         return None
     plain = _CELL.sub(lambda cell: cell[1].replace('""', '"'), text).split("\n")
     return [line for line in plain if not _HEADING.fullmatch(line)]
+
+
+def _task_result(lines: Lines) -> Lines | None:
+    """The output in the result of a task: its standard output, or the only text that it has."""
+    text = "\n".join(lines)
+    results = list(_TASK_RESULT.finditer(text))
+    if len(results) != 1 and not text.lstrip().startswith("{"):
+        return None
+    try:
+        result, _ = json.JSONDecoder().raw_decode(text, results[0].end() if results else 0)
+    except (ValueError, RecursionError):
+        return None
+    if not results and not (isinstance(result, dict) and result.keys() >= _RESULT_KEYS):
+        return None
+    texts = [value for value in result.values() if isinstance(value, str) or _is_lines(value)]
+    output = result.get("stdout", texts[0] if len(texts) == 1 else None)
+    return output if _is_lines(output) else output.split("\n") if isinstance(output, str) else None
+
+
+def _is_lines(value: Any) -> TypeGuard[Lines]:
+    return isinstance(value, list) and all(isinstance(line, str) for line in value)
+
+
+def _strings(lines: Lines) -> Lines | None:
+    """The lines of a list of strings, such as Python prints; JSON is read as it is."""
+    text = "\n".join(lines).strip()
+    if text[:1] not in ("[", "(") or len(text) > _CODE_LENGTH or json_or_none(text) is not None:
+        return None
+    rest = _TOKEN.sub(lambda token: "" if token["string"] else token[0], text)
+    strings = [token["string"] for token in _TOKEN.finditer(text) if token["string"]]
+    if rest[0] + rest[-1] not in ("[]", "()") or rest[1:-1].strip(", \n") or not strings:
+        return None
+    return "\n".join(_string_value(string).rstrip("\n") for string in strings).split("\n")
 
 
 def _plans_in_code(lines: Lines) -> Lines | None:
@@ -489,7 +490,8 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(tables.plan_page, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
-    *(_logfmt, exported_rows.broken_xml, _broken_json, _plans_in_code, _quoted_cells),
+    *(_logfmt, exported_rows.broken_xml, _broken_json, _task_result, _strings, _plans_in_code),
+    _quoted_cells,
     *_EXPORTS,
     tables.boxed,
     *(tables.headless, tables.expanded, tables.column, tables.grid),

@@ -12,8 +12,9 @@ from typing import Any
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
+from spillcast.evidence.shippers import without_shipper
 from spillcast.evidence.text import decoded, json_or_none
-from spillcast.evidence.unwrap import CSV_LOG, unwrapped, without_shipper
+from spillcast.evidence.unwrap import CSV_LOG, unwrapped
 from spillcast.redaction import masked_text
 
 #: A message with more lines is cut, and its plan is not read.
