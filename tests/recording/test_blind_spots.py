@@ -10,7 +10,7 @@ import sys
 import pyarrow.parquet as pq
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import available, completed, ordinary_user, spillcast, target
 from spillcast.recording import Recording
 
@@ -57,6 +57,35 @@ time.sleep(1.5)
 for path in sys.argv[1:-1]:
     os.unlink(path)
 """
+
+
+#: Maps a new file for a second, long after the program has begun.
+MAPS_LATE = """
+import mmap, os, sys, time
+time.sleep(1.7)
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.ftruncate(fd, 1 << 20)
+view = mmap.mmap(fd, 1 << 20)
+view.write(bytes(1 << 20))
+time.sleep(1.2)
+view.close()
+os.unlink(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("capture", ["bpf", *nightly("perf", "preload")])
+def test_a_temp_file_that_is_mapped_for_a_second_is_noticed(tmp_path, capture):
+    path = tmp_path / "duckdb_temp_blind"
+    command = [sys.executable, "-c", MAPS_LATE, path]
+    _, _, account = record(tmp_path, command, "--capture", available(capture))
+    assert account["mapped_temp_files"] == [str(path)]
+
+
+@pytest.mark.parametrize("after_s", nightly(3.4))
+def test_a_process_that_begins_late_is_looked_at_soon(tmp_path, after_s):
+    command = ["sh", "-c", f'sleep {after_s}; "$@"', "sh", *target("blind", "libaio", tmp_path)]
+    _, _, account = record(tmp_path, command)
+    assert account["io_uring"]
 
 
 def test_temp_files_read_through_a_mapping_are_refused(tmp_path):

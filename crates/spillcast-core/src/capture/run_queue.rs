@@ -3,7 +3,7 @@
 //! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with other
 //! processes. So the others explain at most as much of the delay as the CPU time that they used.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fs;
 
 use crate::proc::{threads_of, ticks_ns};
@@ -54,11 +54,11 @@ impl RunQueue {
     ///
     /// `known_cpu_ns` is the CPU time since the first look as counted by the source, which includes
     /// threads that ended between two looks.
-    pub fn look(&mut self, pids: &BTreeSet<i32>, known_cpu_ns: u64, last: bool) {
+    pub fn look(&mut self, pids: impl Iterator<Item = i32>, known_cpu_ns: u64, last: bool) {
         let now_ns = now_ns();
         let first = self.last_look_ns == 0;
         for pid in pids {
-            for tid in threads_of(*pid).unwrap_or_default() {
+            for tid in threads_of(pid).unwrap_or_default() {
                 if let Some(scheduled) = scheduled(tid) {
                     self.add(tid, scheduled, if first { 0 } else { now_ns - self.last_look_ns });
                 }

@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
+use spillcast_calls::Call;
+use spillcast_calls::CallKind::{Fallocate, Ftruncate};
+
 use super::assemble::Assembler;
 use super::counts::Counts;
 use super::event::Event;
@@ -104,7 +107,7 @@ impl Capture {
         watch.calls.attach(&pids);
         for pid in pids {
             assembler.snapshot(process_of(pid));
-            watch.pids.insert(pid);
+            watch.begin(pid);
         }
         let status = Status { observed, ..Status::default() };
         let shared = Arc::new(Shared {
@@ -213,7 +216,7 @@ impl Shared {
                 let joined = Joined::look(pid, temp_files);
                 lock(&self.joined).push(joined);
             }
-            lock(&self.watch).pids.insert(pid);
+            lock(&self.watch).begin(pid);
         }
         Ok(())
     }
@@ -274,7 +277,7 @@ impl Reader {
     fn due(&mut self, looks: &mut Looks, last: bool) -> Due {
         let watch = &mut *lock(&self.shared.watch);
         let due = looks.due(watch.run_queue.threads(), last);
-        if due.blind_spots {
+        if due.calls {
             watch.calls.look();
         }
         due
@@ -286,8 +289,9 @@ impl Reader {
             watch.calls.take(events);
             for event in events.iter() {
                 match *event {
-                    Event::Fork { child, .. } => {
-                        watch.pids.insert(child);
+                    Event::Fork { child: pid, .. } | Event::Exec { pid } => watch.begin(pid),
+                    Event::Call(Call { pid, kind: Ftruncate | Fallocate, .. }, _) => {
+                        watch.resized(pid);
                     }
                     Event::ProcessExit { pid } => {
                         watch.pids.remove(&pid);
@@ -312,15 +316,15 @@ impl Reader {
     fn look(&mut self, due: Due, last: bool, known_cpu_ns: u64) {
         let watch = &mut *lock(&self.shared.watch);
         // A source may hold back its latest reports until the next drain.
-        if last || !due.blind_spots {
+        if last || !due.calls {
             watch.calls.compare();
         }
         if due.delay {
-            watch.run_queue.look(&watch.pids, known_cpu_ns, last);
+            watch.run_queue.look(watch.pids.keys().copied(), known_cpu_ns, last);
         }
         if due.blind_spots {
             let mut assembler = lock(&self.shared.assembler);
-            watch.look_for_blind_spots(&mut assembler.rules);
+            watch.look_for_blind_spots(&mut assembler.rules, last);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Watches the observed processes in /proc for run-queue delay and for I/O without system calls.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::call_counts::CallCounts;
@@ -8,14 +8,27 @@ use super::event::FileIdentity;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
 use crate::proc::{DELETED_MARK, Mapped, descriptors, ended, read_text};
+use crate::system::now_ns;
 
 /// The largest page of any architecture; data that does not fit in memory takes more.
 const LARGEST_PAGE_BYTES: u64 = 64 << 10;
 
+/// How soon a process is looked at after it begins, and the longest time between two looks.
+const FIRST_LOOK_NS: u64 = 100_000_000;
+const LOOKS_APART_MAX_NS: u64 = 5_000_000_000;
+/// How soon it is looked at after it has resized a file, which programs do before they map one.
+const RESIZED_NS: u64 = 500_000_000;
+
+/// When a process began, and when its next look is due (CLOCK_MONOTONIC).
+pub(crate) struct Schedule {
+    begun_ns: u64,
+    due_ns: u64,
+}
+
 /// The observed processes, and findings about them in /proc.
 #[derive(Default)]
 pub struct Watch {
-    pub pids: BTreeSet<i32>,
+    pub(crate) pids: BTreeMap<i32, Schedule>,
     pub(crate) calls: CallCounts,
     pub(crate) run_queue: RunQueue,
     pub io_uring: bool,
@@ -28,12 +41,32 @@ pub struct Watch {
 impl Watch {
     /// The observed processes that have not ended.
     pub fn running(&self) -> Vec<i32> {
-        self.pids.iter().copied().filter(|&pid| !ended(pid)).collect()
+        self.pids.keys().copied().filter(|&pid| !ended(pid)).collect()
     }
 
-    /// Looks for mapped temp files and io_uring.
-    pub(crate) fn look_for_blind_spots(&mut self, rules: &mut TempRules) {
-        for pid in &self.pids {
+    /// Adds a process, or notes that it has executed another program.
+    pub(crate) fn begin(&mut self, pid: i32) {
+        let begun_ns = now_ns();
+        self.pids.insert(pid, Schedule { begun_ns, due_ns: begun_ns + FIRST_LOOK_NS });
+    }
+
+    /// Notes that a process has resized a file.
+    pub(crate) fn resized(&mut self, pid: i32) {
+        if let Some(schedule) = self.pids.get_mut(&pid) {
+            schedule.due_ns = schedule.due_ns.min(now_ns() + RESIZED_NS);
+        }
+    }
+
+    /// Looks for mapped temp files and io_uring in the processes whose look is due; with `last`, in
+    /// all.
+    pub(crate) fn look_for_blind_spots(&mut self, rules: &mut TempRules, last: bool) {
+        let now_ns = now_ns();
+        for (pid, schedule) in &mut self.pids {
+            if now_ns < schedule.due_ns && !last {
+                continue;
+            }
+            let age_ns = now_ns - schedule.begun_ns;
+            schedule.due_ns = now_ns + age_ns.clamp(FIRST_LOOK_NS, LOOKS_APART_MAX_NS);
             self.io_uring |=
                 descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
             let maps = read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -72,21 +105,24 @@ fn shared_file(line: &str) -> Option<FileIdentity> {
 const FEW_THREADS: usize = 16;
 
 /// Schedule of the reads of /proc: delays of few threads four times a second, of more threads once
-/// a second; blind spots soon after the start and then every five seconds.
+/// a second; counts of calls soon after the start and then every five seconds; blind spots of the
+/// processes that are due ten times a second.
 pub(crate) struct Looks {
     start: Instant,
     delay_s: f64,
+    calls_s: f64,
     blind_spots_s: f64,
 }
 
 pub(crate) struct Due {
     pub delay: bool,
+    pub(crate) calls: bool,
     pub(crate) blind_spots: bool,
 }
 
 impl Default for Looks {
     fn default() -> Self {
-        Looks { start: Instant::now(), delay_s: 0.0, blind_spots_s: 0.1 }
+        Looks { start: Instant::now(), delay_s: 0.0, calls_s: 0.1, blind_spots_s: 0.1 }
     }
 }
 
@@ -95,13 +131,17 @@ impl Looks {
         let now_s = self.start.elapsed().as_secs_f64();
         let due = Due {
             delay: last || now_s >= self.delay_s,
+            calls: last || now_s >= self.calls_s,
             blind_spots: last || now_s >= self.blind_spots_s,
         };
         if due.delay {
             self.delay_s = now_s + if threads <= FEW_THREADS { 0.25 } else { 1.0 };
         }
+        if due.calls {
+            self.calls_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
+        }
         if due.blind_spots {
-            self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);
+            self.blind_spots_s = now_s + 0.1;
         }
         due
     }
