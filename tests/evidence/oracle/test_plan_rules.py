@@ -152,3 +152,11 @@ def test_a_plan_without_the_work_of_parallel_servers_is_refused(figures):
     above = [("SELECT STATEMENT", "", 9, 5, 0), (" PX COORDINATOR", "", 9, 5, 0)]
     with pytest.raises(EvidenceIncomplete):
         figures(plan(*above, *servers, leaf))
+    idle = [("SELECT STATEMENT", "", 9, 5, 0), (" PX COORDINATOR", "", 0, 0, 0)]
+    with pytest.raises(NoTempIo):
+        figures(plan(*idle, *servers, leaf))
+    sort = [("SELECT STATEMENT", "", 9, 5, 5), (" SORT ORDER BY", "", 9, 5, 5)]
+    below = [(f" {operation}", *rest) for operation, *rest in (*servers, leaf)]
+    result = figures(plan(*sort, ("  PX COORDINATOR", "", 7, 0, 0), *below))
+    assert result.writes.bytes == 5 * BLOCK
+    assert any("parallel servers" in note for note in result.notes)

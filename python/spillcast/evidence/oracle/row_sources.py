@@ -29,7 +29,7 @@ _ONE_CHILD = re.compile(r"(?:SORT|WINDOW|BUFFER|HASH (?:GROUP BY|UNIQUE))\b")
 #: Operations that write tables and indexes, or for which release 11.1 counts reads as writes.
 _OF_TABLES = re.compile(
     r"(?!SELECT ).* STATEMENT$|(?:LOAD|INSERT|UPDATE|DELETE|MERGE|DIRECT LOAD|MULTI-TABLE INSERT"
-    r"|INDEX|TABLE ACCESS|MAT_VIEW)\b(?! JOIN)"
+    r"|INTO|INDEX|TABLE ACCESS|MAT_VIEW)\b"
 )
 
 #: The operation of a parallel statement's own session.
@@ -240,7 +240,7 @@ def lacks_servers(lines: Sequence[PlanLine]) -> bool:
         return False
     at = starts.index(True)
     below = takewhile(lambda line: line.depth > lines[at].depth, lines[at + 1 :])
-    return not any(line.elapsed_s or line.reads for line in below)
+    return lines[at].elapsed_s != 0 and not any(line.elapsed_s or line.reads for line in below)
 
 
 def writer_elsewhere(lines: Sequence[PlanLine]) -> str | None:

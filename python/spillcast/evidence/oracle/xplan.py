@@ -11,7 +11,9 @@ from spillcast.errors import (
     EvidenceIncomplete,
     EvidenceUnknown,
     EvidenceUnsuited,
+    InputError,
     NoTempIo,
+    Refusal,
 )
 from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, counts_of_figures, times_up_to
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
@@ -81,17 +83,11 @@ def read(path: Path, selection: Selection) -> Counts:
 def _figures(plan: CursorPlan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
         raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HINT)
-    # The statistics of the last execution are those of the coordinator alone.
-    if plan.lines[0].elapsed_s and lacks_servers(plan.lines):
-        raise EvidenceIncomplete(
-            "the work of its parallel servers is missing",
-            "print the plan with the format ALLSTATS instead of ALLSTATS LAST",
-        )
     if not {"reads", "writes"} <= set(plan.names):
         if plan.used_temp:
             message = f"{plan.used_temp} used temp space, and Reads and Writes are missing"
             raise EvidenceIncomplete(message)
-        raise NoTempIo("it does not spill: no line of its plan wrote or used temp space")
+        raise _no_temp(plan, "no line of its plan wrote or used temp space")
     blocks, elsewhere = temp_blocks_of(plan.lines), writer_elsewhere(plan.lines)
     if not blocks.written_blocks:
         if plan.used_temp:
@@ -102,7 +98,7 @@ def _figures(plan: CursorPlan, selection: Selection) -> Counts:
                 f"{elsewhere} wrote blocks, and the plan does not show whether in temp files",
                 "give an SQL trace of the run with waits (level 8)",
             )
-        raise NoTempIo("it does not spill: no line with a work area wrote blocks")
+        raise _no_temp(plan, "no line with a work area wrote blocks")
     temp_blocks = {"read": blocks.read_blocks, "write": blocks.written_blocks}
     counts = {op: -(-count // OPERATION_BLOCKS) for op, count in temp_blocks.items()}
     elapsed_s = plan.lines[0].elapsed_s or 0.0
@@ -118,6 +114,8 @@ def _figures(plan: CursorPlan, selection: Selection) -> Counts:
         "I/O that overlapped other work",
         f"the plan has blocks, not operations: each I/O is assumed to move {OPERATION_BLOCKS}",
     ]
+    if _lacks_servers(plan):
+        notes.append("the I/O of parallel servers is not in the plan")
     if elsewhere:
         notes.append(f"blocks that {elsewhere} wrote, in temp files or others, do not count here")
     return counts_of_figures(
@@ -131,6 +129,20 @@ def _figures(plan: CursorPlan, selection: Selection) -> Counts:
         subject=f"all {plan.starts:,} executions" if plan.starts > 1 else None,
         notes=notes,
     )
+
+
+def _lacks_servers(plan: CursorPlan) -> bool:
+    """Whether the statistics are those of the coordinator's last execution alone."""
+    return bool(plan.lines[0].elapsed_s) and lacks_servers(plan.lines)
+
+
+def _no_temp(plan: CursorPlan, reason: str) -> InputError | Refusal:
+    if _lacks_servers(plan):
+        return EvidenceIncomplete(
+            "the work of its parallel servers is missing",
+            "print the plan with the format ALLSTATS instead of ALLSTATS LAST",
+        )
+    return NoTempIo(f"it does not spill: {reason}")
 
 
 def _plans(lines: Sequence[str]) -> Iterator[CursorPlan]:
