@@ -199,7 +199,7 @@ class LoggedTempFiles:
             call = _Call(seconds, duration["query"], time_of(entry.at or ""))
             if not is_named:
                 # Another session may have written the previous message.
-                query = _plain(masked_text(call.query or ""))
+                query = _plain(masked_text(call.query or entry.query or ""))
                 writer = self._writers.pop(query, writer)
                 waiting = self._sessions[writer].waiting
                 known = _plain(waiting[-1].file.query or "") if waiting else ""
