@@ -23,7 +23,6 @@ from typing import IO, Any
 
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
-from spillcast.evidence.shippers import unshipper
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 from spillcast.workspace import free_bytes
 
@@ -189,6 +188,8 @@ def plain_copy(path: Path) -> Path:
     """
     if not path.is_file() or not os.access(path, os.R_OK):
         return path
+    from spillcast.evidence.shippers import unshipper
+
     is_readable, unshipped = is_plain(path), None
     with suppress(EvidenceDamaged):
         unshipped = unshipper(head_of(path))
