@@ -12,6 +12,7 @@ from pathlib import Path
 
 CLONE_NEWNS = 0x00020000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
+MNT_DETACH = 2
 NOBODY = 65534
 
 
@@ -30,6 +31,8 @@ def show(tree, libc):
     call(libc.mount, b"none", os.fsencode(closed[-1]), b"tmpfs", 0, b"mode=755")
     os.makedirs(tree, mode=0o755)
     call(libc.mount, door.encode(), os.fsencode(tree), None, MS_BIND | MS_REC, None)
+    call(libc.umount2, door.encode(), MNT_DETACH)
+    os.rmdir(door)
 
 
 if __name__ == "__main__":
