@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 from spillcast.evidence import exported_rows, tables
 from spillcast.evidence.shippers import SHIPPERS, common_prefix
-from spillcast.evidence.table_rows import unescaped
+from spillcast.evidence.table_rows import EXPORTED_COLUMNS, unescaped
 from spillcast.evidence.text import json_or_none
 
 #: Texts and lines beyond these lengths are written by programs: only exports have a wrapping.
@@ -306,8 +306,9 @@ def _logged(lines: Lines) -> Lines | None:
     if any(_SERVER_MESSAGE.search(line) or line.startswith("{") for line in full):
         return None
     least = max(2, _SHARE * len(full))
-    # Below a heading without a time, times are a column.
-    patterns = (_TIMED, SHIPPERS) if full and _TIMED.match(full[0]) else (SHIPPERS,)
+    # Below the heading of a table, times are a column.
+    is_table = any(EXPORTED_COLUMNS.search(line) and not _TIMED.match(line) for line in full)
+    patterns = (SHIPPERS,) if is_table else (_TIMED, SHIPPERS)
     known = (p for p in patterns if sum(map(bool, map(p.match, full))) >= least)
     pattern = common_prefix(list(filter(_TIMED.match, full)) or full)
     # The prefix is a logger's if it has a time of day and a level.
