@@ -2,13 +2,15 @@
 
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
 
 from cases import nightly
-from harness import account_of, available, spill_in, spillcast_command
+from harness import account_of, available, spill_in, spillcast_command, until_attached
 from kills import REST, check_no_crash, check_nothing_left, check_recording, end, moments
+from spillcast.recording import Recording
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
@@ -85,3 +87,36 @@ def goes_on(places, seed, *words):
         check_no_crash(stderr)
         check_recording(output)
         check_nothing_left(places.root)
+
+
+#: Waits for a line, writes as often as told and waits for another line.
+WRITES = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+input()
+for _ in range(int(sys.argv[2])):
+    os.pwrite(fd, bytes(512), 0)
+print("written", flush=True)
+input()
+"""
+
+
+def test_calls_while_the_recorder_is_stopped_are_lost_once(places):
+    output, count = places.root / "run.spill", 300_000
+    command = [sys.executable, "-c", WRITES, places.temp / "spill", count]
+    capture = ("--capture", available("bpf"), "--temp", places.temp)
+    with subprocess.Popen(list(map(str, command)), **PIPES) as process:
+        words = ("record", *capture, "--pid", process.pid, "-o", output)
+        recorder = subprocess.Popen(spillcast_command(*words), env=places.env)
+        until_attached(output, recorder)
+        recorder.send_signal(signal.SIGSTOP)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "written\n"
+        recorder.send_signal(signal.SIGCONT)
+        process.stdin.write("\n")
+    assert recorder.wait() == 0
+    meta = Recording.open(output).meta
+    assert 0 < meta.temp.writes < count
+    # A few calls on other files may be lost too.
+    assert count <= meta.temp.writes + meta.capture.lost < count + 100

@@ -98,7 +98,7 @@ class CaptureAccount:
         default=None,
     )
     lost: int = key(
-        "capture events lost, and calls that the kernel counted and nothing reported",
+        "capture events lost, or, if more, calls that the kernel counted and nothing reported",
         unit="reports",
         example=0,
         default=0,

@@ -340,7 +340,8 @@ impl Reader {
         status.spun_ns = observed.samples.then_some(spun_ns);
         status.cpu_ns = observed.cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
         if observed.every_call {
-            status.observed.lost += watch.calls.unreported;
+            // The kernel also counts the calls whose reports did not fit into a buffer.
+            status.observed.lost = observed.lost.max(watch.calls.unreported);
         }
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
