@@ -67,6 +67,18 @@ def test_every_operation_is_recorded_exactly(places, capture):
     assert meta.temp.operations == len(temp)
 
 
+def test_a_limit_of_file_sizes_ends_neither_the_recorder_nor_its_message(places):
+    output = places.root / "run.spill"
+    limited = ["sh", "-c", 'ulimit -f 60; exec "$@"', "sh"]
+    result = recorder("record", "-o", output, "--", "true", under=limited)
+    assert (result.returncode, output.exists()) == (2, False)
+    assert result.stderr
+    # The command itself has the default.
+    words = ("record", "-o", output, "--", "grep", "SigIgn", "/proc/self/status")
+    ignored = int(recorder(*words).stdout.split()[1], 16)
+    assert not ignored >> (signal.SIGXFSZ - 1) & 1
+
+
 def test_meta_has_the_keys_of_a_recording_by_spillcast(places, spilled):
     output, _ = record(places)
     ours = json.loads((output / "meta.json").read_text())

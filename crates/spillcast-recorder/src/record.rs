@@ -37,6 +37,7 @@ struct Request {
 
 /// Records; returns the exit status.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
+    signals::ignore_size_limit();
     let request = Request::read(words)?;
     let Options { slices, share, force, .. } = request.options;
     let mut recorder = Recorder::new(request.options.clone(), PROGRAM)?;

@@ -26,6 +26,13 @@ pub fn watch() {
     }
 }
 
+/// Makes a write beyond the limit of file sizes (ulimit -f) an error instead of the end of this
+/// program; a held command has the default again.
+pub fn ignore_size_limit() {
+    // SAFETY: no handler is set.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// The signal received since the last call.
 pub fn take() -> Option<c_int> {
     Some(RECEIVED.swap(0, Ordering::Relaxed)).filter(|&number| number != 0)
