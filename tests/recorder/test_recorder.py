@@ -1,5 +1,6 @@
 """The recorder without Python: it writes what spillcast writes, and spillcast reads it."""
 
+import errno
 import json
 import os
 import shutil
@@ -67,12 +68,30 @@ def test_every_operation_is_recorded_exactly(places, capture):
     assert meta.temp.operations == len(temp)
 
 
-def test_a_limit_of_file_sizes_ends_neither_the_recorder_nor_its_message(places):
+#: Writes 200,000 times.
+WRITES = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+for at in range(200_000):
+    os.pwrite(fd, b"x", at % 4096)
+"""
+
+
+def test_a_limit_of_file_sizes_ends_no_recording(places):
     output = places.root / "run.spill"
-    limited = ["sh", "-c", 'ulimit -f 60; exec "$@"', "sh"]
-    result = recorder("record", "-o", output, "--", "true", under=limited)
+    limited = ["sh", "-c", 'ulimit -f "$0"; exec "$@"']
+    result = recorder("record", "-o", output, "--", "true", under=[*limited, "60"])
     assert (result.returncode, output.exists()) == (2, False)
     assert result.stderr
+    command = [sys.executable, "-c", WRITES, places.temp / "spill"]
+    words = ("record", "--temp", places.temp, "-o", output, "--", *command)
+    result = recorder(*words, under=[*limited, "2200"])
+    assert result.returncode == 0, result.stderr
+    meta = Recording.open(output).meta
+    assert meta.temp.writes + meta.capture.lost >= 200_000
+    assert meta.raw.rows < meta.raw.rows_seen
+    assert os.strerror(errno.EFBIG) in result.stderr
+    shutil.rmtree(output)
     # The command itself has the default.
     words = ("record", "-o", output, "--", "grep", "SigIgn", "/proc/self/status")
     ignored = int(recorder(*words).stdout.split()[1], 16)

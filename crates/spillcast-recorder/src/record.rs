@@ -174,6 +174,9 @@ fn finish(
     output.finish_rows(0)?;
     recorder.stacks().iter().for_each(|stacks| output.add_stacks(stacks));
     let (path, meta) = output.publish(meta, None)?;
+    if let Some(because) = meta.get("raw").and_then(|raw| raw["because"].as_str()) {
+        print_message(format_args!("not all single waits could be kept: {because}"));
+    }
     let status = recorder.status();
     if status.counts.temp_reads + status.counts.temp_writes == 0 {
         let failed = target.exit_status.is_some_and(|status| status != 0);
