@@ -433,6 +433,19 @@ def test_without_buffers_temp_io_follows_from_sizes_on_disk(plan_of, name):
     assert counts.time_bounds.upper >= 0.9 - outside_s
 
 
+def test_without_buffers_rows_that_a_node_stores_are_named_as_uncounted(plan_of):
+    """PostgreSQL 16 wrote 573 blocks of such a common table expression, and showed no size."""
+    text, _ = WITHOUT_BUFFERS["aggregate"]
+    cost, actual = "(cost=1.0..2.0 rows=9 width=4)", "(actual time=0.1..9.2 rows=9 loops=1)"
+    scan = f"  ->  CTE Scan on c  {cost} {actual}\n"
+    # PostgreSQL 18 shows it.
+    shown = f"{scan}        Storage: Memory  Maximum Storage: 17kB\n"
+    end = "Execution Time: 902.1 ms\n"
+    notes = [plan_of(f"{text}{more}{end}").notes for more in ("", scan, shown)]
+    assert len(notes[0]) + 1 == len(notes[1]) == len(notes[2]) + 1
+    assert any("CTE Scan" in note for note in notes[1])
+
+
 def test_an_ide_quotes_lines_with_commas_including_lines_without_figures(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(

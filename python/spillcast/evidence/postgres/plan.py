@@ -66,6 +66,8 @@ _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts 
 _EXCERPT_SHARE = 0.95
 #: The assumed work_mem if no setting is known: a quarter of PostgreSQL's default.
 _WORK_MEM_BYTES = 1 << 20
+#: Nodes that store rows, in temp files if they are many; only PostgreSQL 18 prints how many.
+_STORES = frozenset(("CTE Scan", "Function Scan", "Materialize", "Recursive Union", "WindowAgg"))
 #: How often nodes other than sorts write: hash aggregates wrote 1.6 to 1.9 times the size of their
 #: files in versions 13 to 17, parallel hash joins 1.25 times the size of their rows.
 _OTHER_TIMES = 2
@@ -301,6 +303,10 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
         notes.append(
             "without costs, the width of rows is unknown: files of hash joins do not count"
         )
+    stores = {node.kind for node in top.walk() if "Storage" not in node.values} & _STORES
+    if stores and SIZES_NOTE in notes:
+        kinds = ", ".join(sorted(stores))
+        notes.append(f"rows that {kinds} stored may be on disk without a size: they do not count")
     ran = [node for node in top.walk() if node.processes > 1 and "Actual Rows" in node.values]
     if any("Actual Loops" not in node.values for node in ran):
         notes.append("nodes below a Gather without loops= are assumed to have run in each process")
