@@ -186,6 +186,20 @@ def test_a_text_in_a_single_layer_is_that_text(tmp_path):
             assert answer(path, name, LAYERS[layer](lines)) == answer(path, name, lines), name
 
 
+def test_the_result_of_a_task_hides_no_plan_beside_its_output(tmp_path):
+    path, lines = tmp_path / "paste", texts()[0]["plan"]
+    bare = answer(path, "plan", lines)
+    rows = {"query": "select 1", "query_result": [{"QUERY PLAN": line} for line in lines]}
+    messages = {"rc": 0, "stdout": "", "stderr": "\n".join(lines), "cmd": "psql"}
+    done = f"ok: [db1] => {json.dumps({'msg': 'done'})}"
+    assert answer(path, "plan", [f"ok: [db1] => {json.dumps(rows)}"]) == bare
+    assert answer(path, "plan", [json.dumps(messages)]) == bare
+    assert answer(path, "plan", [*lines, done]) == answer(path, "plan", [done, *lines]) == bare
+    result = json.dumps({"rc": 0, "stdout": "\n".join(lines)})
+    assert answer(path, "plan", ["", result]) == bare
+    assert str(answer(path, "plan", [result, result])).startswith("refused")
+
+
 def test_a_plan_in_a_raw_string_of_rust(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     plans["mariadb"] = others["mariadb"]

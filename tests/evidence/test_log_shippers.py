@@ -446,6 +446,16 @@ def test_what_lines_of_a_plan_have_in_common_is_no_prefix(line):
     assert unwrapped(text) == text
 
 
+def test_a_prefix_of_a_plan_may_also_precede_other_text():
+    plan = [
+        "Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.000..900.000 rows=9 loops=1)",
+        "  Buffers: temp read=100 written=101",
+        "Execution Time: 901.000 ms",
+    ]
+    lines = ["select a from p;", *plan, "(3 rows)"]
+    assert unwrapped("\n".join(f"db1: {line}" for line in lines)) == "\n".join(lines)
+
+
 def test_a_column_of_times_below_its_heading_is_no_prefix():
     times = [f"2024-10-14 10:00:{second:02} 133        WAITING" for second in range(9)]
     text = "\n".join(["SAMPLE_TIME         SESSION_ID SESSION_STATE", *times])

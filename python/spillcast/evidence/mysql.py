@@ -129,7 +129,7 @@ def read(path: Path, selection: Selection) -> Counts:
         raise NoTempIo("this plan shows no sort that spilled", "; ".join([*notes, _RECORD]))
     if selection.elapsed_s is None and "r_total_time_ms" not in block:
         raise EvidenceIncomplete(
-            "the plan of a UNION has no time of the whole query",
+            "the plan has no time of the whole query, which MariaDB omits for a UNION",
             "give it with --elapsed, such as --elapsed 812ms",
         )
     elapsed_s = selection.elapsed_s or _number(block, "r_total_time_ms") / 1e3

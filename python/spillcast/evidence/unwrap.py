@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from itertools import dropwhile, pairwise
 from textwrap import dedent
-from typing import Any, TypeGuard
+from typing import Any
 
 from spillcast.evidence import exported_rows, tables
 from spillcast.evidence.shippers import SHIPPERS, common_prefix
@@ -108,8 +108,8 @@ _PREFIXES = (
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
-#: The start of a line of a plan, or of another text.
-_TEXT_START = re.compile(r"\s*+(?:[^\W\d_a-z]|[-│|{}\[\]\"'<])")
+#: The start of a line of a plan.
+_PLAN_START = re.compile(r"\s*+(?:[^\W\d_a-z]|[-│|{}\[\]\"'<])")
 _LOGGER = re.compile(r"\A(?>.*?\\d\+:\\d\+).*\b(?:TRACE|DEBUG|INFO|WARN(?:ING)?|ERROR)\b")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
@@ -145,11 +145,10 @@ _ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"(?:Plan|query_block)\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
     r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
 )
-#: The result of a task of Ansible behind the name of its host, and one without that name.
+#: The result of a task of Ansible behind the name of its host, or without it.
 _TASK_RESULT = re.compile(
-    r"^(?:ok|changed|fatal|failed): \[[^\]\n]{1,200}\](?: [^\n{]{,200})? =>\s*+(?=\{)", re.MULTILINE
+    r"^(?:ok|changed|fatal|failed): \[[^\]\n]+\](?: [^\n{]+)? =>\s*+(?=\{)|\A(?=\{)", re.MULTILINE
 )
-_RESULT_KEYS = {"rc", "stdout"}
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
@@ -313,17 +312,16 @@ def _logged(lines: Lines) -> Lines | None:
     pattern = common_prefix(list(filter(_TIMED.match, full)) or full)
     # The prefix is a logger's if it has a time of day and a level.
     if pattern is None or not _LOGGER.search(pattern.pattern):
-        pattern = next(known, None) or _before_plan(lines)
+        pattern = next(known, None) or _before_plan(list(filter(_LINE_OF_PLAN.search, lines)))
     return None if pattern is None else [pattern.sub("", line) for line in lines]
 
 
 def _before_plan(lines: Lines) -> re.Pattern[str] | None:
     """A pattern for the common prefix of a plan's lines, unless it contains a part of them."""
-    prefix = common_prefix([line for line in lines if _LINE_OF_PLAN.search(line)])
+    prefix = common_prefix(lines)
     if prefix is None or "->" in prefix.pattern:
         return None
-    rests = (prefix.sub("", line) for line in lines if prefix.match(line))
-    return prefix if all(map(_TEXT_START.match, rests)) else None
+    return prefix if all(_PLAN_START.match(prefix.sub("", line)) for line in lines) else None
 
 
 def _quoted_cells(lines: Lines) -> Lines | None:
@@ -341,35 +339,36 @@ def _quoted_cells(lines: Lines) -> Lines | None:
 
 def _task_result(lines: Lines) -> Lines | None:
     """The output in the result of a task: its standard output, or the only text that it has."""
-    text = "\n".join(lines)
+    text = "\n".join(lines).lstrip()
     results = list(_TASK_RESULT.finditer(text))
-    if len(results) != 1 and not text.lstrip().startswith("{"):
+    if len(results) != 1:
         return None
+    begin = results[0].end()
     try:
-        result, _ = json.JSONDecoder().raw_decode(text, results[0].end() if results else 0)
+        result, end = json.JSONDecoder().raw_decode(text, begin)
     except (ValueError, RecursionError):
         return None
-    if not results and not (isinstance(result, dict) and result.keys() >= _RESULT_KEYS):
+    outside = text[:begin] + text[end:]
+    is_result = begin > 0 or result.keys() >= {"rc", "stdout"}
+    if not is_result or "{" in outside or FIGURES.search(outside):
         return None
-    texts = [value for value in result.values() if isinstance(value, str) or _is_lines(value)]
-    output = result.get("stdout", texts[0] if len(texts) == 1 else None)
-    return output if _is_lines(output) else output.split("\n") if isinstance(output, str) else None
-
-
-def _is_lines(value: Any) -> TypeGuard[Lines]:
-    return isinstance(value, list) and all(isinstance(line, str) for line in value)
+    parts = [value for value in result.values() if value and isinstance(value, str | list | dict)]
+    output = result.get("stdout") or (parts[0] if len(parts) == 1 else None)
+    if isinstance(output, list) and all(isinstance(line, str) for line in output):
+        return output
+    return output.split("\n") if isinstance(output, str) else None
 
 
 def _strings(lines: Lines) -> Lines | None:
     """The lines of a list of strings, such as Python prints; JSON is read as it is."""
     text = "\n".join(lines).strip()
-    if text[:1] not in ("[", "(") or len(text) > _CODE_LENGTH or json_or_none(text) is not None:
+    is_list = text[:1] + text[-1:] in ("[]", "()") and len(text) <= _CODE_LENGTH
+    if not is_list or json_or_none(text) is not None:
         return None
-    rest = _TOKEN.sub(lambda token: "" if token["string"] else token[0], text)
     strings = [token["string"] for token in _TOKEN.finditer(text) if token["string"]]
-    if rest[0] + rest[-1] not in ("[]", "()") or rest[1:-1].strip(", \n") or not strings:
-        return None
-    return "\n".join(_string_value(string).rstrip("\n") for string in strings).split("\n")
+    rest = _TOKEN.sub(lambda token: "" if token["string"] else token[0], text[1:-1])
+    texts = (_string_value(string).rstrip("\n") for string in strings)
+    return None if rest.strip(", \n") or not strings else "\n".join(texts).split("\n")
 
 
 def _plans_in_code(lines: Lines) -> Lines | None:
