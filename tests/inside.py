@@ -135,6 +135,9 @@ def unchanged():
     yield
     for thread in own_threads() - {threading.main_thread()}:
         thread.join()
+    if open_files() - files:
+        # An error may hold a frame, and its files, in a cycle.
+        gc.collect()
     assert open_files() - files == Counter(), "a run left files open"
     assert blocked_signals() == masked
     assert sys.getrecursionlimit() == depth
