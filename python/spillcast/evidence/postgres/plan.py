@@ -68,6 +68,9 @@ _EXCERPT_SHARE = 0.95
 _WORK_MEM_BYTES = 1 << 20
 #: Nodes that store rows, in temp files if they are many; only PostgreSQL 18 prints how many.
 _STORES = frozenset(("CTE Scan", "Function Scan", "Materialize", "Recursive Union", "WindowAgg"))
+#: The least share of its size that a hash aggregate reads: its tapes reserve 8 blocks at least
+#: (src/backend/utils/sort/logtape.c), and may use one of them.
+_AGGREGATE_READ = 1 / 8
 #: How often nodes other than sorts write: hash aggregates wrote 1.6 to 1.9 times the size of their
 #: files in versions 13 to 17, parallel hash joins 1.25 times the size of their rows.
 _OTHER_TIMES = 2
@@ -243,9 +246,15 @@ def _bounded(counts: Counts, spills: PlanSpills | None, top: Node) -> Counts:
     reason = f"a plan without BUFFERS does not show how often rows were written: 1 to {times} times"
     if missing:
         reason = "the plan lacks the sizes of some processes' temp files"
+    reserved = sum(node.temp.read for node in top.walk() if "Disk Usage" in node.values)
+    unread = (1 - _AGGREGATE_READ) * reserved / max(top.all_temp.read, 1)
+    bounds = (
+        ((1 - missing) * (1 - unread), 1 - missing),
+        (times * (1 + missing), times * (1 + missing)),
+    )
     least, most = (
-        replace(counts, reads=counts.reads.scaled(1.0, by), writes=counts.writes.scaled(1.0, by))
-        for by in (1 - missing, times * (1 + missing))
+        replace(counts, reads=counts.reads.scaled(1.0, read), writes=counts.writes.scaled(1.0, by))
+        for read, by in bounds
     )
     return replace(counts, io_bounds=Bounds(least, most, reason, HINT))
 
