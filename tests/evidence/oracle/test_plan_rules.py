@@ -89,9 +89,13 @@ HEADING = PLAN.split("\n", 1)[0].replace("| Used-Tmp", "")
 
 
 def plan(*lines):
-    """Lines of operation, name, elapsed time (s), reads and writes, with blanks for each level."""
+    """Lines of operation, name, elapsed time (s), reads and writes, with blanks for each level.
+
+    DBMS_XPLAN shows 0.01 s for a line that did not run.
+    """
     rows = [
-        f"| {at} | {operation} | {name} | 1 | 1 |00:00:{elapsed_s:05.2f} | {reads} | {writes} |"
+        f"| {at} | {operation} | {name} | {int(elapsed_s > 0)} | 1 "
+        f"|00:00:{max(elapsed_s, 0.01):05.2f} | {reads} | {writes} |"
         for at, (operation, name, elapsed_s, reads, writes) in enumerate(lines)
     ]
     return "\n".join([HEADING, *rows])

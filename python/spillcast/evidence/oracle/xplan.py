@@ -187,6 +187,9 @@ def _add_line(plan: CursorPlan, at: int, cells: list[str]) -> None:
     )
     operation = named["operation"]
     elapsed_s = value_of(seconds_of(named.get("a-time", "")))
+    if numbers["starts"] is not None and not starts:
+        # DBMS_XPLAN shows 0.01 s for a line that did not run.
+        elapsed_s = 0.0
     # Even a size that cannot be parsed shows temp space.
     uses_temp = re.search(r"[1-9]", named.get("used-tmp") or named.get("max-tmp") or "")
     if uses_temp or any(_PASSES.search(named.get(name, "")) for name in ("used-mem", "o/1/m")):
