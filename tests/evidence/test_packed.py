@@ -210,6 +210,14 @@ def test_traces_and_event_logs_are_read_behind_the_prefixes_of_a_shipper(tmp_pat
     assert (profile(trace).rows, read_application(log).log) == plain
 
 
+def test_a_line_of_another_program_may_precede_a_shipped_trace(tmp_path):
+    trace = tmp_path / "run.trc"
+    write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
+    lines = trace.read_text().splitlines()
+    trace.write_text("web-1  | GET /\n" + "".join(f"db-1  | {line}\n" for line in lines))
+    assert [row["count"] for row in profile(trace).rows] == [9]
+
+
 def test_lines_of_two_programs_are_not_read_as_those_of_one(tmp_path):
     trace = tmp_path / "run.trc"
     write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)

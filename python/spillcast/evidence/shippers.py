@@ -1,6 +1,7 @@
 """Prefixes that log shippers, container runtimes and syslog put before each line."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import takewhile
 
@@ -59,10 +60,10 @@ def unshipper(head: str) -> Callable[[str], str] | None:
     Lines of other programs keep their prefix.
     """
     lines = [line for line in head[:_HEAD_LENGTH].split("\n")[:-1] if line.strip()]
-    programs = [_program(line) for line in lines]
-    program = next(filter(None, programs), None)
-    if programs.count(program) < max(_LINES_MIN, _SHARE * len(lines)) or program is None:
+    programs = Counter(filter(None, map(_program, lines))).most_common(1)
+    if not programs or programs[0][1] < max(_LINES_MIN, _SHARE * len(lines)):
         return None
+    program = programs[0][0]
     return lambda line: without_shipper(line) if _program(line) == program else line
 
 
