@@ -200,6 +200,13 @@ def test_the_result_of_a_task_hides_no_plan_beside_its_output(tmp_path):
     assert str(answer(path, "plan", [result, result])).startswith("refused")
 
 
+def test_the_output_of_a_task_that_failed_is_read(tmp_path):
+    path, lines = tmp_path / "paste", texts()[1]["awr"]
+    result = json.dumps({"rc": 1, "stdout": "\n".join(lines), "msg": "non-zero return code"})
+    failed = [f"fatal: [db1]: FAILED! => {result}"]
+    assert answer(path, "awr", failed) == answer(path, "awr", lines)
+
+
 def test_a_plan_in_a_raw_string_of_rust(tmp_path):
     path, (plans, others) = tmp_path / "paste", texts()
     plans["mariadb"] = others["mariadb"]

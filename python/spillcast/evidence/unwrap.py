@@ -147,7 +147,7 @@ _ONLY_IN_PLANS = re.compile(
 )
 #: The result of a task of Ansible behind the name of its host, or without it.
 _TASK_RESULT = re.compile(
-    r"^(?:ok|changed|fatal|failed): \[[^\]\n]+\](?: [^\n{]+)? =>\s*+(?=\{)|\A(?=\{)", re.MULTILINE
+    r"^(?:ok|changed|fatal|failed): \[[^\]\n]+\]:?(?: [^\n{]+)? =>\s*+(?=\{)|\A(?=\{)", re.MULTILINE
 )
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
