@@ -201,7 +201,9 @@ def test_copies_of_many_traces_are_made_and_removed_concurrently(tmp_path):
 def test_traces_and_event_logs_are_read_behind_the_prefixes_of_a_shipper(tmp_path, prefix):
     trace, log = tmp_path / "run.trc", tmp_path / "events"
     write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
-    log.write_bytes(text(two_stages()))
+    # The line with the environment of an application is long.
+    long = b'\n{"Padding":"' + b"x" * 100_000 + b'",'
+    log.write_bytes(text(two_stages()).replace(b"\n{", long, 1))
     plain = profile(trace).rows, read_application(log).log
     for path in (trace, log):
         lines = path.read_text().splitlines()

@@ -32,9 +32,9 @@ SHIPPERS = re.compile(
 _VARYING = re.compile(
     rf"{_ISO}|^<\d+>|^\d+ (?=<)|[^\W\d_]{{3,4}}\.? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\[\d+-\d+\]"
 )
-#: A text counts as shipped if at least this share of its lines has a prefix.
+#: A text counts as shipped if at least this share of its first lines has a prefix.
 _SHARE = 0.8
-_LINES_MIN, _HEAD_LENGTH = 3, 1 << 16
+_LINES_MIN, _LINES_MAX = 3, 200
 
 
 def without_shipper(line: str) -> str:
@@ -59,7 +59,7 @@ def unshipper(head: str) -> Callable[[str], str] | None:
 
     Lines of other programs keep their prefix.
     """
-    lines = [line for line in head[:_HEAD_LENGTH].split("\n")[:-1] if line.strip()]
+    lines = list(filter(str.strip, head.split("\n", _LINES_MAX)[:-1]))
     programs = Counter(filter(None, map(_program, lines))).most_common(1)
     if not programs or programs[0][1] < max(_LINES_MIN, _SHARE * len(lines)):
         return None
