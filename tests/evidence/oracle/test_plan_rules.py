@@ -159,6 +159,8 @@ def test_a_plan_without_the_work_of_parallel_servers_is_refused(figures):
     idle = [("SELECT STATEMENT", "", 9, 5, 0), (" PX COORDINATOR", "", 0, 0, 0)]
     with pytest.raises(NoTempIo):
         figures(plan(*idle, *servers, leaf))
+    with pytest.raises(EvidenceIncomplete):
+        figures(plan(*idle, *servers, leaf, above[1], *servers, leaf))
     sort = [("SELECT STATEMENT", "", 9, 5, 5), (" SORT ORDER BY", "", 9, 5, 5)]
     below = [(f" {operation}", *rest) for operation, *rest in (*servers, leaf)]
     result = figures(plan(*sort, ("  PX COORDINATOR", "", 7, 0, 0), *below))

@@ -234,13 +234,14 @@ def is_flat(lines: Sequence[PlanLine]) -> bool:
 
 
 def lacks_servers(lines: Sequence[PlanLine]) -> bool:
-    """Whether a coordinator is among the lines without the work of its parallel servers."""
-    starts = [line.operation.startswith(COORDINATOR) for line in lines]
-    if True not in starts:
-        return False
-    at = starts.index(True)
-    below = takewhile(lambda line: line.depth > lines[at].depth, lines[at + 1 :])
-    return lines[at].elapsed_s != 0 and not any(line.elapsed_s or line.reads for line in below)
+    """Whether the lines lack the work of the parallel servers of a coordinator that ran."""
+
+    def is_alone(at: int) -> bool:
+        below = takewhile(lambda line: line.depth > lines[at].depth, lines[at + 1 :])
+        return lines[at].elapsed_s != 0 and not any(line.elapsed_s or line.reads for line in below)
+
+    starts = (at for at, line in enumerate(lines) if line.operation.startswith(COORDINATOR))
+    return any(map(is_alone, starts))
 
 
 def writer_elsewhere(lines: Sequence[PlanLine]) -> str | None:
