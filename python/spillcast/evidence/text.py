@@ -190,10 +190,10 @@ def plain_copy(path: Path) -> Path:
         return path
     from spillcast.evidence.shippers import unshipper
 
-    is_readable, unshipped = is_plain(path), None
+    unshipped = None
     with suppress(EvidenceDamaged):
         unshipped = unshipper(head_of(path))
-    if is_readable and unshipped is None:
+    if unshipped is None and is_plain(path):
         return path
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns
