@@ -115,6 +115,19 @@ def test_a_value_that_another_type_cannot_hold_is_refused(values, kind):
         ColumnValues.of(ColumnValues.of(values), kind)
 
 
+@cases(
+    "nested, kind",
+    [
+        (ColumnValues.lists([np.array([1, 2]), np.array([3])]), TEXT),
+        (ColumnValues.lists([np.array([1, 2]), np.array([3])]), "int64"),
+        (ColumnValues.of([{"a": 1}, None], struct_of({"a": "int64"})), NAME),
+    ],
+)
+def test_nested_values_are_not_converted_to_plain_ones(nested, kind):
+    with pytest.raises(ValueError, match=kind):
+        nested.cast(kind)
+
+
 def test_an_unsupported_type_is_refused_on_access():
     rows = Table.from_arrow(pa.table({"n": [1], "t": pa.array([3], pa.duration("s"))}))
     assert rows["n"].to_pylist() == [1]

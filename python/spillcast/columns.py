@@ -292,13 +292,13 @@ class ColumnValues:
             return self
         if self.type == "null":
             return ColumnValues.nulls(len(self), type)
-        if self.items is not None:
+        if self.items is not None and type.startswith(_LIST):
             return replace(self, type=type, items=self.items.cast(type.removeprefix(_LIST)))
-        if self.members:
+        if self.members and type.startswith(_STRUCT):
             types = _member_types(type)
             members = {name: self.members[name].cast(of) for name, of in types.items()}
             return replace(self, type=type, members=members)
-        if type in (NAME, TEXT):
+        if type in (NAME, TEXT) and self.items is None and not self.members:
             if self.is_text:
                 return replace(self, type=type)
             return ColumnValues.of(
