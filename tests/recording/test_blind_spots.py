@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from itertools import product
 
 import pyarrow.parquet as pq
 import pytest
@@ -328,36 +329,58 @@ def test_copies_to_a_socket_are_counted(tmp_path, capture):
     check_refused(output, "sendfile")
 
 
-#: Writes 50 times to a file that it opens in the given way, and closes it at once.
+#: A thread that writes 50 times to a file that it opens in the given way, and closes it at once.
 CLOSES_AT_ONCE = """
-import os, sys
+import ctypes, os, socket, sys, threading
 way, folder = sys.argv[1:]
-for number in range(50):
+
+def opened(number):
     real, link = f"{folder}/temp/{number}", f"{folder}/{number}"
     if way == "nameless":
-        fd = os.open(f"{folder}/temp", os.O_RDWR | os.O_TMPFILE)
+        return os.open(f"{folder}/temp", os.O_RDWR | os.O_TMPFILE)
+    first = os.open(real, os.O_RDWR | os.O_CREAT)
+    if way == "own table":
+        return first
+    if way == "received":
+        ends = socket.socketpair()
+        with ends[0], ends[1]:
+            socket.send_fds(ends[0], [b"x"], [first])
+            fd = socket.recv_fds(ends[1], 1, 1)[1][0]
     else:
-        first = os.open(real, os.O_RDWR | os.O_CREAT)
         if way == "link":
             os.symlink(real, link)
         else:
             link = f"/proc/self/fd/{first}"
         fd = os.open(link, os.O_RDWR)
-        os.close(first)
-    os.pwrite(fd, bytes(8192), 0)
-    os.close(fd)
+    os.close(first)
+    return fd
+
+def write():
+    if way == "own table":
+        assert ctypes.CDLL(None).unshare(0x400) == 0  # CLONE_FILES
+    for number in range(50):
+        fd = opened(number)
+        os.pwrite(fd, bytes(8192), 0)
+        os.close(fd)
+
+thread = threading.Thread(target=write)
+thread.start()
+thread.join()
 """
 
 
-@pytest.mark.parametrize("capture", ["bpf", "perf"])
-@pytest.mark.parametrize("way", ["link", "descriptor", "nameless"])
+@pytest.mark.parametrize(
+    ("capture", "way"),
+    [*product(["bpf", "perf"], ["link", "descriptor", "nameless", "received"]),
+     ("preload", "own table")],
+)  # fmt: skip
 def test_writes_to_a_file_without_a_path_are_temp_or_counted(places, capture, way):
     command = [sys.executable, "-c", CLOSES_AT_ONCE, way, places.root]
     words = ("--capture", available(capture), "--temp", places.temp)
     output, _, account = record(places.root, command, *words)
     writes = Recording.open(output).meta.temp.writes
     assert writes + account["unknown_file"] >= 50
-    if capture == "bpf" and way != "descriptor":
+    if capture == "preload" or (capture == "bpf" and way in ("link", "nameless")):
         assert writes == 50
 
 

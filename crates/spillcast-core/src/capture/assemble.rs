@@ -260,9 +260,11 @@ impl Assembler {
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
-        // Without an open it is a pipe or a socket, unless it was closed before the snapshot.
-        let opened =
-            self.descriptors.contains_key(&(call.pid, call.fd)) || self.precedes_snapshot(&call);
+        // Without an open it is a pipe or a socket, unless it was closed before the snapshot, or the
+        // call gave an offset, which those refuse: then it was received or opened by a handle.
+        let opened = call.offset >= Some(0)
+            || self.descriptors.contains_key(&(call.pid, call.fd))
+            || self.precedes_snapshot(&call);
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none() && opened) as u64;

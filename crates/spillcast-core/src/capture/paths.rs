@@ -111,3 +111,10 @@ impl Paths {
         real
     }
 }
+
+/// Whether a path is a link to an open file of a process. In `/dev/fd` and `/proc/self/fd`, the
+/// files of the process that gave the path are not ours.
+pub(crate) fn leads_to_open_file(path: &str) -> bool {
+    let path = Path::new(path);
+    path.starts_with("/proc") && path.parent().is_some_and(|folder| folder.ends_with("fd"))
+}

@@ -37,7 +37,7 @@ use std::time::Duration;
 use spillcast_calls::{Call, CallKind};
 
 use super::event::{Block, Event, FileIdentity, Inside, Request, StackSample};
-use super::paths::Paths;
+use super::paths::{Paths, leads_to_open_file};
 use super::source::{self, Observed, Source};
 use crate::proc::in_first_namespace;
 use crate::system::now_ns;
@@ -294,7 +294,7 @@ impl BpfSource {
             // A nameless file (O_TMPFILE) has the folder's path here: /proc shows it like this.
             path = format!("{path}/#{}", named.file.ino);
         }
-        if is_regular(&named.file) && may_be_link(&path) {
+        if is_regular(&named.file) && (leads_to_open_file(&path) || Path::new(&path).is_symlink()) {
             path = followed(&path, &named.file)?;
         }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {
@@ -356,14 +356,6 @@ fn device(file: &record::Identity) -> u64 {
 
 fn is_regular(file: &record::Identity) -> bool {
     file.mode & libc::S_IFMT == libc::S_IFREG
-}
-
-/// Whether a path is that of a link, such as those to the open files of a process: `/dev/fd` and
-/// `/proc/self/fd` of the process that gave the path are not ours.
-fn may_be_link(path: &str) -> bool {
-    let path = Path::new(path);
-    let of_process = path.starts_with("/proc") && path.parent().is_some_and(|p| p.ends_with("fd"));
-    of_process || path.is_symlink()
 }
 
 /// The path to which a link leads; None unless it leads to this file.
