@@ -349,6 +349,9 @@ def opened(number):
     else:
         if way == "link":
             os.symlink(real, link)
+        elif way == "folder":
+            os.chdir(f"{folder}/temp")
+            link = f"/proc/self/cwd/{number}"
         else:
             link = f"/proc/self/fd/{first}"
         fd = os.open(link, os.O_RDWR)
@@ -371,7 +374,7 @@ thread.join()
 
 @pytest.mark.parametrize(
     ("capture", "way"),
-    [*product(["bpf", "perf"], ["link", "descriptor", "nameless", "received"]),
+    [*product(["bpf", "perf"], ["link", "descriptor", "folder", "nameless", "received"]),
      ("preload", "own table")],
 )  # fmt: skip
 def test_writes_to_a_file_without_a_path_are_temp_or_counted(places, capture, way):

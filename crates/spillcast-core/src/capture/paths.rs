@@ -1,8 +1,11 @@
 //! Resolves the paths that programs give to the form of /proc/PID/fd: absolute, without links.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
 
 /// Limit of the remembered directories; when it is reached, all are forgotten.
 const KNOWN_MAX: usize = 4_096;
@@ -29,9 +32,12 @@ const ROOT: i32 = -1;
 impl Paths {
     /// Returns the absolute path of `path` as process `pid` gives it, relative to its directory
     /// `at` (see openat). None if the directory is gone and was never looked up, or was not looked
-    /// up since the last exec and the path does not exist.
+    /// up since the last exec and the path does not exist; also for a path through an open file.
     pub(crate) fn absolute(&mut self, pid: i32, at: i32, path: &str) -> Option<String> {
         let path = Path::new(path);
+        if leads_through_process(path) {
+            return None;
+        }
         let path = if let Ok(inside) = path.strip_prefix("/") {
             let root = self.begin(pid, ROOT).filter(|root| root.folder != Path::new("/"));
             // The path may be older than the process's own root.
@@ -112,9 +118,21 @@ impl Paths {
     }
 }
 
-/// Whether a path is a link to an open file of a process. In `/dev/fd` and `/proc/self/fd`, the
-/// files of the process that gave the path are not ours.
-pub(crate) fn leads_to_open_file(path: &str) -> bool {
-    let path = Path::new(path);
-    path.starts_with("/proc") && path.parent().is_some_and(|folder| folder.ends_with("fd"))
+/// Whether an absolute path leads through the open files and folders of a process: in `/dev/fd`
+/// and `/proc/self`, those of the process that gave the path are not ours.
+fn leads_through_process(path: &Path) -> bool {
+    let is_link = |part: &OsStr| ["fd", "cwd", "root"].iter().any(|link| part == *link);
+    path.starts_with("/dev/fd") || (path.starts_with("/proc") && path.iter().any(is_link))
+}
+
+/// Whether an absolute path is that of a symbolic link. False if the kernel would have to ask the
+/// file system, which may be the slow one that is observed, or hang.
+pub(crate) fn is_link(path: &str) -> bool {
+    let (flags, cached) = (OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, ResolveFlags::CACHED);
+    openat2(CWD, path, flags, Mode::empty(), cached)
+        .and_then(|link| {
+            let known = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            statx(link, c"", known, StatxFlags::TYPE)
+        })
+        .is_ok_and(|link| FileType::from_raw_mode(link.stx_mode.into()) == FileType::Symlink)
 }

@@ -37,7 +37,7 @@ use std::time::Duration;
 use spillcast_calls::{Call, CallKind};
 
 use super::event::{Block, Event, FileIdentity, Inside, Request, StackSample};
-use super::paths::{Paths, leads_to_open_file};
+use super::paths::{Paths, is_link};
 use super::source::{self, Observed, Source};
 use crate::proc::in_first_namespace;
 use crate::system::now_ns;
@@ -294,7 +294,7 @@ impl BpfSource {
             // A nameless file (O_TMPFILE) has the folder's path here: /proc shows it like this.
             path = format!("{path}/#{}", named.file.ino);
         }
-        if is_regular(&named.file) && (leads_to_open_file(&path) || Path::new(&path).is_symlink()) {
+        if is_regular(&named.file) && is_link(&path) {
             path = followed(&path, &named.file)?;
         }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use super::super::event::FileIdentity;
-use super::super::paths::{Paths, leads_to_open_file};
+use super::super::paths::{Paths, is_link};
 use super::super::temp::born_ns;
 
 /// A path in the memory of the process that opens it.
@@ -44,17 +44,14 @@ impl OpenPath {
     }
 
     /// The file of a path that was read; None if the start of a relative path is unknown, if memory
-    /// held something else by then, for a folder, and for a link that leads nowhere or to an open
-    /// file of the process. A path where nothing exists any more counts as a regular file.
+    /// held something else by then, for a folder, and for a link that leads nowhere. A path where
+    /// nothing exists any more counts as a regular file.
     pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
         let mut path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
         if !self.on_stack && !Path::new(&path).parent().is_some_and(Path::is_dir) {
             return None;
         }
-        if leads_to_open_file(&path) {
-            return None;
-        }
-        if Path::new(&path).is_symlink() {
+        if is_link(&path) {
             path = fs::canonicalize(&path).ok()?.to_string_lossy().into_owned();
         }
         let stat = fs::metadata(&path).ok();
