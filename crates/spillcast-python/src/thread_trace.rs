@@ -113,8 +113,8 @@ fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
     ])
 }
 
-/// Files are numbered by first appearance, and an additional number stands for no file. File, offset
-/// and bytes are 0 for operations on files that are not temp.
+/// Files are numbered by first appearance, and an additional number stands for no file. File,
+/// offset and bytes are 0 for operations on files that are not temp.
 fn trace_columns(
     rows: &[Row],
     waits: &[Recorded],

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, geteuid};
+use rustix::io::Errno;
+use rustix::process::{Pid, geteuid, test_kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
@@ -97,12 +98,15 @@ impl PeakMemory {
 }
 
 /// Whether a process writes unobserved: a 32-bit process, or one of another user, whose perf events
-/// end with its exec and whose files /proc does not show; with the preload library, one that has not
-/// loaded it, such as a static one, or cannot open its ring under our /proc, such as one of another
-/// user. A change of user after connecting has no effect until the next exec.
+/// end with its exec and whose files /proc does not show; with the preload library, one that has
+/// not loaded it, such as a static one, or cannot open its ring under our /proc, such as one of
+/// another user. A change of user after connecting has no effect until the next exec.
 fn is_out_of_reach(pid: i32, preload: bool) -> bool {
     let wrote = || moved(pid).is_some_and(|moved| moved.written_bytes >= WROTE_MIN_BYTES);
-    let is_other = || owner(pid).is_some_and(|owner| owner != geteuid().as_raw());
+    // A /proc mounted with hidepid does not show processes of other users.
+    let exists =
+        || Pid::from_raw(pid).is_some_and(|pid| test_kill_process(pid) != Err(Errno::SRCH));
+    let is_other = || owner(pid).map_or_else(exists, |owner| owner != geteuid().as_raw());
     match preload {
         true => (is_other() || wrote()) && is_connected(pid) == Some(false),
         false => (is_32_bit(pid) && wrote()) || (moved(pid).is_none() && is_other()),

@@ -54,8 +54,8 @@ fn follows(tid: i32) -> bool {
     tid > 0
 }
 
-/// Attributes of an event that wakes no reader; with `inherit`, it follows the threads and processes
-/// that are started.
+/// Attributes of an event that wakes no reader; with `inherit`, it follows the threads and
+/// processes that are started.
 fn attributes(inherit: bool) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
