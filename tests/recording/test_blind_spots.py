@@ -163,14 +163,19 @@ def test_a_process_without_the_preload_library_is_counted(tmp_path, program):
     assert Recording.open(output).meta.unseen.excessive
 
 
-def test_a_program_that_changes_its_user_is_counted_for_an_ordinary_user(open_places):
+#: Hides the processes of other users, in a /proc of its own.
+HIDES = 'mount -t proc -o hidepid=2 proc /proc && exec "$0" "$@"'
+
+
+@pytest.mark.parametrize("under", [[], *nightly(["unshare", "--mount", "sh", "-c", HIDES])])
+def test_a_program_that_changes_its_user_is_counted_for_an_ordinary_user(open_places, under):
     if os.geteuid() != 0:
         pytest.skip("only root makes a setuid program")
     program = shutil.copy("/bin/sleep", open_places.root)
     os.chmod(program, 0o4755)
     output = open_places.root / "run.spill"
     words = ("record", "--capture", "perf", "-o", output, "--", "sh", "-c", f"{program} 1; exit 0")
-    completed(*words, under=ordinary_user(), env=open_places.env)
+    completed(*words, under=[*under, *ordinary_user()], env=open_places.env)
     meta = Recording.open(output).meta
     assert meta.capture.unobserved_processes == 1
     assert meta.unseen.excessive
