@@ -125,9 +125,13 @@ fn leads_through_process(path: &Path) -> bool {
     path.starts_with("/dev/fd") || (path.starts_with("/proc") && path.iter().any(is_link))
 }
 
-/// Whether an absolute path is that of a symbolic link. False if the kernel would have to ask the
-/// file system, which may be the slow one that is observed, or hang.
-pub(crate) fn is_link(path: &str) -> bool {
+/// Whether an absolute path that process `pid` opened is that of a symbolic link. False if the
+/// kernel would have to ask the file system, which may be the slow one that is observed, or hang;
+/// and for this process, which would observe that it opens the link, and look at that again.
+pub(crate) fn is_link(pid: i32, path: &str) -> bool {
+    if pid == std::process::id() as i32 {
+        return false;
+    }
     let (flags, cached) = (OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, ResolveFlags::CACHED);
     openat2(CWD, path, flags, Mode::empty(), cached)
         .and_then(|link| {

@@ -294,7 +294,7 @@ impl BpfSource {
             // A nameless file (O_TMPFILE) has the folder's path here: /proc shows it like this.
             path = format!("{path}/#{}", named.file.ino);
         }
-        if is_regular(&named.file) && is_link(&path) {
+        if is_regular(&named.file) && is_link(pid, &path) {
             path = followed(&path, &named.file)?;
         }
         if named.file.mode & libc::S_IFMT == libc::S_IFDIR {

@@ -96,7 +96,7 @@ impl Lookups {
     pub fn take(&mut self, record: &Record) -> Option<(i32, Option<FileIdentity>)> {
         let fd = opened(record)?;
         let Lookup { file, path, .. } = self.made.remove(&(record.tid, record.time_ns))?;
-        Some((fd, file.or_else(|| path?.file(record.tid, &mut self.paths))))
+        Some((fd, file.or_else(|| path?.file((record.pid, record.tid), &mut self.paths))))
     }
 
     /// Forgets a thread that has ended.

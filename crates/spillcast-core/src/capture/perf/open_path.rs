@@ -46,12 +46,12 @@ impl OpenPath {
     /// The file of a path that was read; None if the start of a relative path is unknown, if memory
     /// held something else by then, for a folder, and for a link that leads nowhere. A path where
     /// nothing exists any more counts as a regular file.
-    pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
+    pub fn file(&self, (pid, tid): (i32, i32), paths: &mut Paths) -> Option<FileIdentity> {
         let mut path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
         if !self.on_stack && !Path::new(&path).parent().is_some_and(Path::is_dir) {
             return None;
         }
-        if is_link(&path) {
+        if is_link(pid, &path) {
             path = fs::canonicalize(&path).ok()?.to_string_lossy().into_owned();
         }
         let stat = fs::metadata(&path).ok();
@@ -82,7 +82,9 @@ mod tests {
         let me = std::process::id() as i32;
         let file = |path: &[u8]| {
             let (mut paths, address) = (Paths::default(), path.as_ptr() as u64);
-            OpenPath::new(libc::AT_FDCWD, address, None).read(me, &mut paths)?.file(me, &mut paths)
+            OpenPath::new(libc::AT_FDCWD, address, None)
+                .read(me, &mut paths)?
+                .file((me, me), &mut paths)
         };
         let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
         let mut given = exe.as_os_str().as_encoded_bytes().to_vec();
