@@ -118,5 +118,5 @@ def test_calls_while_the_recorder_is_stopped_are_lost_once(places):
     assert recorder.wait() == 0
     meta = Recording.open(output).meta
     assert 0 < meta.temp.writes < count
-    # A few calls on other files may be lost too.
-    assert count <= meta.temp.writes + meta.capture.lost < count + 100
+    # Some calls on other files may be lost too.
+    assert count <= meta.temp.writes + meta.capture.lost < 1.2 * count

@@ -98,7 +98,7 @@ def test_a_probe_with_figures_as_its_pattern(tmp_path):
     path, room, out = tmp_path / "run.toml", tmp_path / "room", tmp_path / "room.json"
     room.mkdir()
     path.write_text(
-        "elapsed_s = 9\nio_s = 3\n[reads]\ncount = 64\nbytes = 4194304\n"
+        "elapsed_s = 0.9\nio_s = 0.3\n[reads]\ncount = 64\nbytes = 4194304\n"
         "[writes]\ncount = 16\nbytes = 4194304\n"
     )
     result = spillcast("probe", room, "--like", path, "--budget", "60s", "-o", out)
