@@ -255,7 +255,8 @@ pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYT
     &buffer[..length + path.len().min(room)]
 }
 
-/// `/proc/thread-self/fd/N` with a terminating NUL. Formatting into existing memory does not allocate.
+/// `/proc/thread-self/fd/N` with a terminating NUL: a thread may have descriptors of its own.
+/// Formatting into existing memory does not allocate.
 fn proc_link(fd: c_int) -> [u8; 32] {
     let mut link = [0u8; 32];
     let _ = write!(&mut link[..], "/proc/thread-self/fd/{fd}");
