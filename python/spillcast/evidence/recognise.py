@@ -227,6 +227,12 @@ def _query_log(sample: FileHead) -> float:
     return 6.5 * (is_query_log(start) and not is_databend)
 
 
+def _is_event_log(text: str) -> bool:
+    """Whether a text begins like an event log of Spark, perhaps behind the prefix of a shipper."""
+    unshipped = unshipper(text)
+    return is_event_log(text if unshipped is None else unshipped(text))
+
+
 _REDSHIFT_HINT = (
     "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of 1 MB, as "
     "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
@@ -238,11 +244,7 @@ _MYSQL_NODE = (
     r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
 )
 KINDS: Sequence[EvidenceKind] = (
-    EvidenceKind(
-        "spark",
-        "an event log of Spark",
-        lambda sample: 5.0 * is_event_log((unshipper(sample.raw) or str)(sample.raw)),
-    ),
+    EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * _is_event_log(sample.raw)),
     EvidenceKind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),

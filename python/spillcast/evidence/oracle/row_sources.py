@@ -33,7 +33,7 @@ _OF_TABLES = re.compile(
 )
 
 #: The operation of a parallel statement's own session.
-COORDINATOR = "PX COORDINATOR"
+_COORDINATOR = "PX COORDINATOR"
 
 # The figures of a line include those of its children. A plan begins with line 1.
 _OF_TRACE = """
@@ -240,7 +240,7 @@ def lacks_servers(lines: Sequence[PlanLine]) -> bool:
         below = takewhile(lambda line: line.depth > lines[at].depth, lines[at + 1 :])
         return lines[at].elapsed_s != 0 and not any(line.elapsed_s or line.reads for line in below)
 
-    starts = (at for at, line in enumerate(lines) if line.operation.startswith(COORDINATOR))
+    starts = (at for at, line in enumerate(lines) if line.operation.startswith(_COORDINATOR))
     return any(map(is_alone, starts))
 
 

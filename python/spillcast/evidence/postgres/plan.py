@@ -248,15 +248,17 @@ def _bounded(counts: Counts, spills: PlanSpills | None, top: Node) -> Counts:
         reason = "the plan lacks the sizes of some processes' temp files"
     reserved = sum(node.temp.read for node in top.walk() if "Disk Usage" in node.values)
     unread = (1 - _AGGREGATE_READ) * reserved / max(top.all_temp.read, 1)
-    bounds = (
-        ((1 - missing) * (1 - unread), 1 - missing),
-        (times * (1 + missing), times * (1 + missing)),
-    )
-    least, most = (
-        replace(counts, reads=counts.reads.scaled(1.0, read), writes=counts.writes.scaled(1.0, by))
-        for read, by in bounds
-    )
-    return replace(counts, io_bounds=Bounds(least, most, reason, HINT))
+
+    def scaled(reads: float, writes: float) -> Counts:
+        return replace(
+            counts,
+            reads=counts.reads.scaled(1.0, reads),
+            writes=counts.writes.scaled(1.0, writes),
+        )
+
+    fewest, most = 1 - missing, times * (1 + missing)
+    least = scaled(fewest * (1 - unread), fewest)
+    return replace(counts, io_bounds=Bounds(least, scaled(most, most), reason, HINT))
 
 
 def _missing_share(top: Node) -> float:
