@@ -60,9 +60,11 @@ class TableFiles:
 
     def checked_file(self, name: BatchedTable) -> Path:
         """The file of a table, which is read to check it unless its waits were."""
-        if name == "samples" or self.held_bytes is None:
+        if name == "samples":
             for _ in self.batches(name):
                 pass
+        elif self.held_bytes is None:
+            self.scan_waits(_core.Scan())
         return Path(self._files[name].path)
 
     def _checked(self, name: TableName, batches: Iterable[Table]) -> Iterator[Table]:
@@ -76,7 +78,6 @@ class TableFiles:
             yield rows
         if name == "waits":
             self._check_waits(scan)
-            self.held_bytes = scan.held_bytes()
 
     def _check_waits(self, scan: _core.Scan) -> None:
         rows, size, total_ns, end_ns = scan.sums()
@@ -88,6 +89,7 @@ class TableFiles:
             with reading(self._files["waits"].path, COPY_AGAIN):
                 _check(figures)
                 _check_end(end_ns / 1e9, meta)
+        self.held_bytes = scan.held_bytes()
 
 
 def _check_samples(samples: Table, meta: Meta) -> None:
