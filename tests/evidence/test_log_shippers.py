@@ -9,8 +9,6 @@ import pytest
 from cases import cases
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited
 from spillcast.evidence.postgres.logs import read_logs
-from spillcast.evidence.postgres.plan import read_plan
-from spillcast.evidence.recognise import recognise
 from spillcast.evidence.unwrap import unwrapped
 
 TEXT = """\
@@ -148,107 +146,6 @@ def test_syslog_writes_month_names_in_its_language(tmp_path, month):
     (tmp_path / "plain.log").write_text(TEXT)
     (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
     assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
-
-
-#: From the message catalogues of PostgreSQL 15: two levels, a temp file, and a call's duration.
-LANGUAGES = [
-    ("LOG", "ANWEISUNG:", "temporäre Datei: Pfad »{}«, Größe {}",
-     "Dauer: {} ms  Anweisung: {}", "Dauer: {} ms  Ausführen <unnamed>: {}"),
-    ("LOG", "SENTENCIA:", "archivo temporal: ruta «{}», tamaño {}",
-     "duración: {} ms  sentencia: {}", "duración: {} ms  ejecutar <unnamed>: {}"),
-    ("LOG", "INSTRUCTION :", "fichier temporaire : chemin « {} », taille {}",
-     "durée : {} ms, instruction : {}", "durée : {} ms  exécute <unnamed>: {}"),
-    ("LOG", "ISTRUZIONE:", 'file temporaneo: percorso "{}", dimensione {}',
-     "durata: {} ms  istruzione: {}", "durata: {} ms  esecuzione di <unnamed>: {}"),
-    ("LOG", "文:", '一時ファイル: パス "{}"、サイズ {}',
-     "期間: {} ミリ秒  文: {}", "期間: {} ミリ秒  実行 <unnamed>: {}"),
-    ("ჟურნალი", "ოპერატორი:", 'დროებითი ფაილი: ბილიკი "{}", ზომა {}',
-     "ხანგრძლივობა: {} მწმ  გამოსახულება: {}", "ხანგრძლივობა: {} მწმs  გაშვება <unnamed>: {}"),
-    ("로그", "명령 구문:", '임시 파일: 경로 "{}", 크기 {}',
-     "실행시간: {} ms  명령 구문: {}", "수행시간: {} ms  쿼리실행 <unnamed>: {}"),
-    ("СООБЩЕНИЕ", "ОПЕРАТОР:", 'временный файл: путь "{}", размер {}',
-     "продолжительность: {} мс, оператор: {}",
-     "продолжительность: {} мс  выполнение <unnamed>: {}"),
-    ("LOGG", "SATS:", 'temporär fil: sökväg "{}", storlek {}',
-     "varaktighet: {} ms  sats: {}", "varaktighet: {} ms  kör <unnamed>: {}"),
-    ("ЗАПИСУВАННЯ", "ІНСТРУКЦІЯ:", 'тимчасовий файл: шлях "{}", розмір {}',
-     "тривалість: {} мс, оператор: {}", "тривалість: {} мс виконувати <unnamed>: {}"),
-    ("日志", "语句:", '临时文件: 路径 "{}", 大小{}',
-     "执行时间: {} ms 语句: {}", "执行时间: {} ms 执行<unnamed>: {}"),
-]  # fmt: skip
-
-
-@cases("log, statement, file, simple, extended", LANGUAGES)
-def test_messages_of_a_server_are_read_in_any_language(
-    tmp_path, log, statement, file, simple, extended
-):
-    at = "2026-11-23 10:00:04.000 UTC [42] "
-    (plain := tmp_path / "plain.log").write_text(TEXT)
-    removed = file.format("base/pgsql_tmp/pgsql_tmp42.0", 819200)
-    for duration in (simple, extended):
-        ended = duration.format("900.500", "select 1")
-        messages = ((removed, "select 1"), (ended, ""))
-        (tmp_path / "own.json").write_text(
-            "".join(
-                json.dumps(
-                    {
-                        "timestamp": at,
-                        "pid": 42,
-                        "error_severity": log,
-                        "message": message,
-                        "statement": query,
-                    }
-                )
-                + "\n"
-                for message, query in messages
-            )
-        )
-        (tmp_path / "own.csv").write_text(
-            rows(
-                [],
-                [
-                    [TIME, "u", "d", 42, *[""] * 7, log, 0, message, *[""] * 5, query, *[""] * 6]
-                    for message, query in messages
-                ],
-            ).lstrip()
-        )
-        for name in ("own.json", "own.csv"):
-            assert read_logs(tmp_path / name).temp == read_logs(plain).temp
-        lines = [f"{log}:  {removed}", f"{statement}  select 1", f"{log}:  {ended}"]
-        (path := tmp_path / "own.log").write_text("".join(f"{at}{line}\n" for line in lines))
-        assert read_logs(path).temp == read_logs(plain).temp
-        assert (kind := recognise(path)) is not None
-        assert kind.name == "plans"
-    plan = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)"
-    lines = [f"{log}:  duration: 990.500 ms  plan:", "\tQuery Text: select 1", f"\t{plan}"]
-    buffers = "\t  Buffers: temp read=100 written=101"
-    path.write_text("".join(f"{line}\n" for line in (at + lines[0], *lines[1:], buffers)))
-    counts = read_plan(path)
-    assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
-
-
-#: From the same catalogues: a level and the limit of temp files.
-LIMITS = [
-    ("FEHLER", "Größe der temporären Datei überschreitet temp_file_limit ({}kB)"),
-    ("ERROR", "el tamaño del archivo temporal excede temp_file_limit permitido ({}kB)"),
-    ("ERREUR", "la taille du fichier temporaire dépasse temp_file_limit ({} Ko)"),
-    ("ERRORE", "la dimensione del file temporaneo supera temp_file_limit ({}kB)"),
-    ("ERROR", "一時ファイルのサイズがtemp_file_limit({} KB)を超えています"),
-    ("შეცდომა", "დროებითი ფაილის ზომა temp_file_limit-ს ({}კბ) აჭარბებს"),
-    ("오류", "임시 파일 크기가 temp_file_limit ({}kB)를 초과했습니다"),
-    ("ОШИБКА", "размер временного файла превышает предел temp_file_limit ({} КБ)"),
-    ("FEL", "storlek på temporär fil överskrider temp_file_limit ({}kB)"),
-    ("ПОМИЛКА", "розмір тимчасового файлу перевищує temp_file_limit ({} Кб)"),  # noqa: RUF001
-    ("错误", "临时文件大小超过最大允许值temp_file_limit({}kB)"),
-]
-
-
-@cases("error, limit", LIMITS)
-def test_a_limit_is_read_in_any_language(logs_of, error, limit):
-    lines = [f"{error}:  {limit.format(1024)}", "STATEMENT:  select 1"]
-    at = "2026-11-23 10:00:04.000 UTC [42] "
-    [exceeded] = logs_of("".join(f"{at}{line}\n" for line in lines)).exceeded
-    assert (exceeded.limit, exceeded.query) == ("temp_file_limit (1024kB)", "select 1")
 
 
 @cases(

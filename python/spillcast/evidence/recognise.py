@@ -253,7 +253,7 @@ KINDS: Sequence[EvidenceKind] = (
         (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
         (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
         (2.4, r'temporary file: path \\?"'
-              r'|/pgsql_tmp\d[^\"«»“”\n]{,999}[\"«»“”](?:: |[,、][^\d\n]{1,20}\d)'),
+              r'|/pgsql_tmp\d[^\"«»“”\n]{,999}[\"«»“”]{1,2}(?:: |[,、][^\d\n]{1,20}\d)'),
         (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
         (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
         (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),

@@ -12,6 +12,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
+from spillcast.evidence.postgres.languages import ENGLISH, LEVEL, in_english, temp_file_at
 from spillcast.evidence.shippers import without_shipper
 from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import CSV_LOG, unwrapped
@@ -38,46 +39,7 @@ _PASTED_BYTES = 1 << 20
 _EDGE_BYTES = 1 << 16
 #: The length of the part of a line that is searched for its level.
 _PREFIX_MAX = 4096
-#: Levels in other languages, from PostgreSQL's message catalogues.
-_IN_OTHERS = {
-    "LOG": "СООБЩЕНИЕ|ЗАПИСУВАННЯ|日志|로그|LOGG|ჟურნალი",
-    "STATEMENT": (
-        "ANWEISUNG|SENTENCIA|INSTRUCTION|ISTRUZIONE|COMANDO|文|ОПЕРАТОР|SATS|ІНСТРУКЦІЯ|语句"
-        "|명령 구문|ოპერატორი|გამოსახულება"
-    ),
-    "ERROR": "FEHLER|오류|ОШИБКА|ПОМИЛКА|ERREUR|ERRORE|შეცდომა|FEL|错误",
-    "CONTEXT": (
-        "ZUSAMMENHANG|文脈|내용|CONTEXTO|CONTEXTE|CONTESTO|კონტექსტი|KONTEXT|上下文|КОНТЕКСТ"  # noqa: RUF001
-    ),
-}
-_ENGLISH = {word: level for level, words in _IN_OTHERS.items() for word in words.split("|")}
-_EXECUTE = (
-    "Ausführen|ejecutar|exécute|esecuzione di|executar|実行|выполнение|kör|виконувати|执行|쿼리실행"
-    "|გაშვება"
-)
-_LEVEL = re.compile(
-    r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE"
-    rf"|INFO|QUERY|LOCATION|{'|'.join(_ENGLISH)}) ?:\s{{1,2}}(?P<message>.*)",
-    re.DOTALL,
-)
-#: Messages in other languages, and their English form.
-_IN_ENGLISH = (
-    (
-        re.compile(
-            r"(?!temporary)[^\W\d_][^\d\"«»]{5,40}[\"«»]\s?([^\"«»]{,999}pgsql_tmp\d[^\"«»]{,999}?)"
-            r"\s?[\"«»][,、]\D{1,20}(\d+)"
-        ),
-        r'temporary file: path "\1", size \2',
-    ),
-    (
-        re.compile(
-            r"(?!duration)[^\W\d_]{2,20} ?:? (\d+\.\d{3}) (?:ms|мс|ミリ秒|მწმ)s?"
-            rf"(?:\W+(?:(?:{_IN_OTHERS['STATEMENT']})|(?:{_EXECUTE}) ?[^:]{{,200}}?) ?: |$)",
-            re.IGNORECASE,
-        ),
-        r"duration: \1 ms  statement: ",
-    ),
-)
+_LEVEL = re.compile(rf"(?P<before>.*?)\b(?P<level>{LEVEL}) ?:\s{{1,2}}(?P<message>.*)", re.DOTALL)
 #: The start of a message without its prefix, possibly within program code.
 _BARE = re.compile(r"[ '\"]*(?=duration: \d+\.\d+ ms\b|temporary file: path)")
 #: The start of a line with its prefix, within program code.
@@ -292,21 +254,18 @@ def _of_text(line: str) -> LogEntry | None:
         return LogEntry(None, "LOG", [line[bare.end() :]])
     if prompt := _PROMPT.match(line):
         return LogEntry(None, "PROMPT", [line[prompt.end() :]])
-    if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
+    if line.startswith("\t"):
         return None
-    message = match["message"] + line[_PREFIX_MAX:]
-    at = TIME.search(match["before"])
-    level = _ENGLISH.get(match["level"], match["level"])
-    message = _in_english(message) if level == "LOG" else message
-    return LogEntry(at[0] if at else None, level, [message], match["before"])
-
-
-def _in_english(message: str) -> str:
-    """A message about a temp file or a duration, translated from another language to English."""
-    for pattern, english in _IN_ENGLISH:
-        if match := pattern.match(message):
-            return match.expand(english) + message[match.end() :]
-    return message
+    if (match := _LEVEL.match(line[:_PREFIX_MAX])) is not None:
+        level, before = ENGLISH.get(match["level"], match["level"]), match["before"]
+        message = match["message"] + line[_PREFIX_MAX:]
+    elif (start := temp_file_at(line[:_PREFIX_MAX])) is not None:
+        level, before, message = "LOG", line[:start], line[start:]
+    else:
+        return None
+    at = TIME.search(before)
+    message = in_english(message) if level == "LOG" else message
+    return LogEntry(at[0] if at else None, level, [message], before)
 
 
 def _of_csv(line: str, more: Iterator[str]) -> LogEntry | None:
@@ -404,7 +363,7 @@ def _of_record(text: str, values: dict[str, Any], at: str | None) -> LogEntry:
     return LogEntry(
         str(values.get("timestamp") or values.get("logtime") or at or "") or None,
         "LOG" if line is None else line.level,
-        (_in_english(text) if line is None else line.message).split("\n"),
+        (in_english(text) if line is None else line.message).split("\n"),
         f"[{pid}]" if pid else ("" if line is None else line.before),
         str(values.get("context") or ""),
         masked_text(str(query or "")) if query or line is None else None,

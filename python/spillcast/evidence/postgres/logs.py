@@ -45,8 +45,11 @@ _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, possibly rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: A message about a temp file that is not empty, possibly within program code.
-_TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+.*")
+#: A message about a temp file that is not empty, possibly within program code or in any language.
+_TEMP_FILE = re.compile(
+    r"(?:temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+"
+    r"|pgsql_tmp\d+\.\d+(?![\w./]*+[^\w\n]{1,4}[^\d\n]{1,20}0\b)).*"
+)
 #: A size at the end of a log, which may be cut, and the bytes that contain it.
 _LINE_BYTES = 2048
 _LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
@@ -182,7 +185,9 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
                 _check_counted(pasted)
                 return Logs(1, plans=pasted)
     if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:
-        raise EvidenceDamaged(f"a line is not understood: {unread[0][:200]}")
+        line = text[: unread.end()].rpartition("\n")[2]
+        hint = "set lc_messages = 'C' if the log is in another language than English"
+        raise EvidenceDamaged(f"a line is not understood: {line[:200]}", hint)
     if is_empty:
         files = format_count(logs.files, "file")
         raise NoTempIo(f"no temp file and no plan in {files}", HINT)

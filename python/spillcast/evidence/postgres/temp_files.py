@@ -13,6 +13,7 @@ from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
+from spillcast.evidence.postgres.languages import MILLISECONDS
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
@@ -43,7 +44,11 @@ _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 #: A statement without its semicolon and what follows it.
 _STATEMENT = re.compile(r"\A((?>[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own time, below the server's messages to the session.
-_TIMING = re.compile(r"^Time: (?P<ms>\d[\d.,]*) ms(?P<query>)(?P<fetch>)", re.MULTILINE)
+_TIMING = re.compile(
+    rf"^[^\W\d_]{{2,20}} ?[:：] ?(?P<ms>\d[\d.,]*[.,]\d{{3}}) {MILLISECONDS}(?P<query>)(?P<fetch>)"  # noqa: RUF001
+    r"(?: ?\([\w:., ]{5,30}\))?$",
+    re.MULTILINE,
+)
 #: A time without a year, or seconds since the epoch.
 _CLOCK = re.compile(r"\b(?:\d\d:\d\d:\d\d|\d{10}\.\d{3})\b")
 #: ENOSPC in the languages that both glibc and PostgreSQL have.
@@ -391,7 +396,8 @@ def counts_of_files(
     if elapsed_s is None:
         raise EvidenceIncomplete(
             "the log has the size of temp files, and not how long the call took",
-            "give it with --elapsed, or set log_min_duration_statement = 0",
+            "give it with --elapsed, or set log_min_duration_statement = 0, and lc_messages = 'C' "
+            "if the log is in another language",
         )
     blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
     query = call[0].query
