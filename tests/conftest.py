@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import forked
+import held_tracepoints
 import leftovers
 from harness import account_of, available, completed, make_places, spill_in
 from leftovers import SESSION
@@ -73,6 +74,8 @@ def pytest_configure(config):
     config.pluginmanager.register(leftovers)
     if config.option.markexpr == "not nightly":
         forked.hold_little_memory()
+        if leftovers.FIRST is not None and config.getoption("numprocesses", None):
+            held_tracepoints.hold()
 
 
 def pytest_collection_modifyitems(items):

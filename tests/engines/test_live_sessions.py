@@ -185,6 +185,9 @@ class Late:
     def thread_time(self):
         return 0.0
 
+    def wait(self, pause_s):
+        self.now_s += pause_s
+
     def sessions(self):
         self.looks += 1
         now_s = self.now_s
@@ -213,6 +216,7 @@ def sampled(monkeypatch, server):
     monkeypatch.setattr(sampler, "time", server)
     monkeypatch.setattr(activity, "time", server)
     sampling = Sampler(server, 0, rate_hz=100, session=7)
+    monkeypatch.setattr(sampling._halt, "wait", server.wait)
     sampling.run()
     assert sampling.failure is None
     [query] = sampling.take_ended()
