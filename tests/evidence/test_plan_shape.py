@@ -20,6 +20,7 @@ from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.selection import Selection
+from text_plan import TEXT_PLAN
 
 PLAN = {
     "Plan": {
@@ -383,3 +384,11 @@ def test_an_excerpt_without_its_first_node_is_cut_with_and_without_elapsed_time(
             read_plan(path, Selection(elapsed_s=elapsed_s))
         reasons.add((str(cut.value), cut.value.hint))
     assert len(reasons) == 1
+
+
+def test_a_text_plan_of_auto_explain_has_its_query_identifier(plan_of):
+    lines = ["Query Text: select 1", *TEXT_PLAN.strip("\n").splitlines()[:-2]]
+    lines.append(" Query Identifier: -8")
+    logged = "2026-11-26 05:03:59.137 UTC [3498] LOG:  duration: 2500.000 ms  plan:\n"
+    logged += "".join(f"\t{line}\n" for line in lines)
+    assert plan_of(logged).statement.queryid == "-8"

@@ -286,3 +286,37 @@ def test_measured_times_of_temp_io_override_a_named_storage(tmp_path):
     )
     assert named.forecast_s == measured.forecast_s
     assert "assumed" not in {caveat.code for caveat in named.warnings}
+
+
+PLANNED = """\
+Gather  (cost=1.0..2.0 rows=2 width=40) (actual time=1.0..200.0 rows=2 loops=1)
+  Output: a
+  Workers Planned: 1
+  Workers Launched: 1
+  Buffers: shared read=40, temp read=30 written=30
+  I/O Timings: shared read=80.000, temp read=10.000 write=20.000
+  ->  Sort  (cost=1.0..2.0 rows=2 width=40) (actual time=1.0..200.0 rows=1 loops=2)
+        Output: a
+        Sort Key: t.a
+        Sort Method: external merge  Disk: 120kB
+        Buffers: shared read=40, temp read=30 written=30
+        I/O Timings: shared read=80.000, temp read=10.000 write=20.000
+        Worker 0:  actual time=1.0..150.0 rows=1 loops=1
+          Sort Method: external merge  Disk: 120kB
+          Buffers: shared read=20, temp read=15 written=15
+          I/O Timings: shared read=40.000, temp read=5.000 write=10.000
+Planning:
+  Buffers: shared hit=5 read=3
+  I/O Timings: shared read=0.021
+Planning Time: 0.1 ms
+Execution Time: 210.000 ms
+"""
+
+
+@cases("indented", [True, False])
+def test_io_of_planning_is_of_no_node(plan_of, indented):
+    text = PLANNED if indented else "\n".join(map(str.strip, PLANNED.splitlines()))
+    counts = plan_of(text)
+    assert (counts.reads.count, counts.writes.count, counts.processes) == (30, 30, 2)
+    # Both processes read tables at the same time.
+    assert counts.data_read_s == pytest.approx(0.040)

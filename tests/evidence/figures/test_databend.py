@@ -103,6 +103,12 @@ def test_calls_and_bytes_match_a_recording(figures, text, reads, writes, mib, bu
     assert result.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
 
 
+def test_the_calls_of_small_files_are_known(figures):
+    """210 files of half a MiB each, which one call reads or writes."""
+    result = figures(SORT.replace("1.02 GiB", "105 MiB "), elapsed_s=16.0)
+    assert (result.reads.count, result.writes.count, result.io_bounds) == (210, 210, None)
+
+
 def test_time_bounds_contain_the_recorded_time(figures):
     # The recording of a similar sort: 8.434 s in its plan, 2.16 s of reads and writes.
     time = figures(SORT.replace("15.278s", "8.196s").replace("150ms", "238ms"),

@@ -10,7 +10,14 @@ from cases import cases
 from evidence import storage
 from harness import spillcast
 from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError, NoTempIo, Refusal
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    InputError,
+    NoTempIo,
+    Refusal,
+)
 from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
@@ -70,6 +77,25 @@ def test_parallel_servers_share_temp_io(written):
     assert result.processes == pytest.approx(773 / 200)
     answer = forecast(result, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
     assert answer.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
+
+
+SERVERS = "Parallel Execution Details (DOP=2 , Servers Allocated=4)\n\n"
+
+
+def test_servers_work_no_longer_than_the_report_lasts(figures):
+    """The coordinator and four servers have 1,000 s in 200 s."""
+    text, plan = monitor_reports.text, "SQL Plan Monitoring Details"
+    result = figures(text(elapsed_s=200, database_s=990).replace(plan, SERVERS + plan))
+    assert result.processes == pytest.approx(990 / 200)
+    with pytest.raises(EvidenceContradictory):
+        figures(text(elapsed_s=200, database_s=1200).replace(plan, SERVERS + plan))
+
+
+def test_only_a_serial_query_without_a_duration_takes_its_time_in_the_database(figures):
+    text, plan = monitor_reports.text().replace(" Duration            :  773s\n", ""), "SQL Plan"
+    assert figures(text).elapsed_s == 773
+    with pytest.raises(EvidenceIncomplete):
+        figures(text.replace(plan, SERVERS + plan))
 
 
 def test_without_samples_waits_are_divided_by_requests(written):

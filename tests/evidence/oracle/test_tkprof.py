@@ -224,6 +224,12 @@ def test_the_time_of_blocks_without_waits_has_bounds(figures):
     assert temp.time_bounds.upper == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
 
 
+def test_blocks_read_without_waits_may_have_taken_the_remaining_time(figures):
+    temp = figures(tkprof(sources=JOIN, waits=[("direct path write temp", 1000, 0.05, 6.0)]))
+    assert temp.time_bounds.lower == pytest.approx(6.0, abs=0.02)
+    assert temp.time_bounds.upper == pytest.approx(31.6 - 8.2, abs=0.03)
+
+
 def test_a_section_without_calls_needs_the_elapsed_time(figures):
     """The excerpt begins with its row sources or its waits."""
     whole = tkprof(sources=JOIN)

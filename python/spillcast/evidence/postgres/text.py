@@ -186,10 +186,10 @@ class _Plan:
         self.worker: dict[str, Any] | None = None
         #: The column of the worker's line; its details are further right.
         self.worker_at = 0
-        self.buffers = self.ended = False
+        #: ``planning``: whether planning, whose I/O is of no node, was the last heading.
+        self.buffers = self.ended = self.planning = False
         #: Whether other text followed its lines, such as the next statement.
         self.is_left = False
-        self.planning: int | None = None
 
     def add(self, at: int, node: dict[str, Any]) -> None:
         """Adds a node below the nodes that are further left."""
@@ -209,7 +209,7 @@ class _Plan:
         else:
             self.plan["Plan"] = node
         self.nodes.append((at, node))
-        self.worker, self.planning = None, None
+        self.worker, self.planning = None, False
 
     def detail(self, line: str) -> bool:
         """Adds a line below a node; returns whether it was read or is known and skipped."""
@@ -217,12 +217,12 @@ class _Plan:
         indent = len(line) - len(line.lstrip())
         if not text:
             return True
-        if self.planning is not None and indent > self.planning and "Buffers:" in text:
+        if self.planning and text.startswith(("Buffers:", "I/O Timings:")):
             return True
         if heading := _HEADING.fullmatch(line):
             self.headings.append((indent, heading["name"]))
         elif text in ("Planning:", "Planning"):
-            self.planning = indent
+            self.planning = True
         elif summary := _SUMMARY.match(line):
             # psql also prints its time below plans that were not executed and other statements.
             is_own = "Actual Rows" in self.plan["Plan"] and not self.is_left
