@@ -13,7 +13,7 @@ from spillcast.workspace import workspace
 from spillcast_lab.partial_runs import rehearse
 
 QUERY = LabQuery("sort", SORT, 1_000_000, "30MB")
-OPERATION_S = 0.05
+OPERATION_S = 0.025
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def rehearsed():
 
 @pytest.mark.nightly
 def test_the_start_of_a_query_is_rehearsed(rehearsed):
-    """Sequential writes of 50 ms: at most 20 a second."""
+    """Sequential writes of 25 ms: at most 40 a second."""
     like, attempt = rehearsed
     done = attempt(3.0)
     assert not done.ended

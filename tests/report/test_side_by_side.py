@@ -74,9 +74,9 @@ def test_a_trace_beside_a_probed_storage(example, tmp_path):
     """The storage is not a trace, although a file or a directory has its name."""
     probed = tmp_path / "there"
     probed.mkdir()
-    probe = ("probe", probed, "--like", example / "hdd.trc", "--budget", "2s,64M")
+    probe = ("probe", probed, "--like", example / "hdd.trc", "--budget", "1s,64M")
     assert spillcast(*probe, "-o", tmp_path / "there.json").returncode == 0
     for target in (probed, tmp_path / "there.json"):
-        to = ("--to", target, "--budget", "2s,64M", "-o", tmp_path / "page.html", "--json")
+        to = ("--to", target, "--budget", "1s,64M", "-o", tmp_path / "page.html", "--json")
         result = completed("report", example / "hdd.trc", *to)
         assert f"Forecast: {probed}" in " ".join(json.loads(result.stdout)["answer"])

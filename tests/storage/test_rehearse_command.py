@@ -45,6 +45,8 @@ from spillcast.storage.rehearse import (
 OPERATION_S = 0.004
 #: The number of operations of the spill program with these arguments.
 WRITES, READS = 150, 150
+#: For forecasts of which the rehearsal is examined: the storage is probed, too.
+BRIEF_PROBE = ("--budget", "1s")
 
 
 def spilling(places, *more):
@@ -135,7 +137,7 @@ def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
     done = completed("record", *words, env=open_places.env)
     assert str(slow) in done.stderr
     assert len(list((output / "rehearsals").iterdir())) == 1
-    result = spillcast("forecast", output, "--to", slow, "--json")
+    result = spillcast("forecast", output, "--to", slow, *BRIEF_PROBE, "--json")
     assert json.loads(result.stdout)["rehearsed"]["operations"] == WRITES + READS
     elsewhere = spillcast("forecast", output, "--to", "latency:1ms", "--json")
     assert json.loads(elsewhere.stdout)["rehearsed"] is None
@@ -172,7 +174,7 @@ def test_a_child_in_another_session_is_ended_too(ran, tmp_path):
     seconds = f"{random.Random(os.getpid()).uniform(1e5, 2e5):.3f}"
     program = " ".join(spilling(ran.places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
-    done = rehearse(ran.recording, ran.slow, tmp_path, 5.0, command=again)
+    done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
     assert done.meta.temp.operations > 0
     assert running(seconds) == []
 
@@ -194,7 +196,7 @@ def test_a_killed_rehearsal_leaves_nothing(ran, how):
 
 def test_a_forecast_with_a_rehearsal_names_its_command(ran):
     again = ("--command", shlex.join(map(str, spilling(ran.places))))
-    requested = ("--to", ran.slow, "--rehearse", "60s", "--json")
+    requested = ("--to", ran.slow, "--rehearse", "60s", *BRIEF_PROBE, "--json")
     result = completed("forecast", ran.recording.path, *requested, *again)
     document = json.loads(result.stdout)
     assert document["rehearsed"]["ended"]

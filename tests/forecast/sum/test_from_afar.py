@@ -62,10 +62,10 @@ def test_a_plan_is_forecast_for_every_kind_of_target(tmp_path):
     probed = tmp_path / "probed.json"
     room = tmp_path / "room"
     room.mkdir()
-    completed("probe", room, "--like", base, "-o", probed, "--budget", "5s")
+    completed("probe", room, "--like", base, "-o", probed, "--budget", "1s")
     targets = ["latency:150us", "factor:10", probed, fast, room, "catalogue:aws-gp3", "tmpfs"]
     words = [word for to in (*targets, recorded.path) for word in ("--to", to)]
-    result = completed("forecast", base, *words, "--budget", "5s", "--json")
+    result = completed("forecast", base, *words, "--budget", "1s", "--json")
     output = {item["target"]: item for item in json.loads(result.stdout)["targets"]}
     assert output["latency:150us"]["forecast_s"] == pytest.approx(7.5 + 3000 * 150e-6)
     assert output["factor:10"]["forecast_s"] == pytest.approx(7.75)

@@ -38,10 +38,11 @@ def counting():
         with made.connect() as connection:
             connection.execute("create extension pg_stat_statements")
             connection.execute("create database other")
-        for constant in (4711, 815):
-            with made.client(**ALONE) as client:
-                client.run(spills(constant, sleep_s=0))
-                client.result()
+        with made.client(**ALONE) as first, made.client(**ALONE) as second:
+            first.run(spills(4711, sleep_s=0))
+            second.run(spills(815, sleep_s=0))
+            first.result()
+            second.result()
         yield made
 
 
