@@ -1,8 +1,11 @@
 """Archives and encodings: one file is read, several are refused with the remedy."""
 
 import bz2
+import csv
 import gzip
+import html
 import io
+import json
 import lzma
 import os
 import resource
@@ -45,11 +48,13 @@ def test_an_archive_with_a_password_or_an_unknown_compression_is_refused(tmp_pat
     assert refusal.value.hint
 
 
-def zipped(*contents):
+def zipped(*contents, others=()):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
         for at, content in enumerate(contents):
             archive.writestr(f"{at}.trc", content)
+        for name in others:
+            archive.writestr(name, b"\0\5\x16\7")
     return out.getvalue()
 
 
@@ -72,6 +77,10 @@ WAYS = {
     "a.zip": zipped,
     "a.trc.zip": zipped,
     "gz.trc.zip": lambda content: zipped(gzip.compress(content)),
+    "macos.zip": lambda content: zipped(content, others=["__MACOSX/._0.trc"]),
+    "twice.trc.gz": lambda content: gzip.compress(gzip.compress(content)),
+    "gz.tar": lambda content: tarred(gzip.compress(content)),
+    "tgz.zip": lambda content: zipped(gzip.compress(tarred(content))),
     "a.tar": tarred,
     "a.tgz": lambda content: gzip.compress(tarred(content)),
     "a.tar.zst": lambda content: zstd(tarred(content)),
@@ -170,11 +179,11 @@ def test_copies_of_many_traces_are_made_and_removed_concurrently(tmp_path):
     paths = [tmp_path / f"{number}.trc.bz2" for number in range(600)]
     for path in paths:
         path.write_bytes(bz2.compress(path.name.encode()))
-        plain_copy(path)
+        plain_copy(path, str)
     interval_s = sys.getswitchinterval()
 
     def read(path):
-        text = plain_copy(path).read_bytes().decode()
+        text = plain_copy(path, str).read_bytes().decode()
         remove_copies(path)
         return text
 
@@ -210,6 +219,81 @@ def test_traces_and_event_logs_are_read_behind_the_prefixes_of_a_shipper(tmp_pat
         path.write_text("".join(f"{prefix.format(at)}{line}\n" for at, line in enumerate(lines, 1)))
     assert find_evidence([log]).spark == [log]
     assert (profile(trace).rows, read_application(log).log) == plain
+
+
+def in_csv(lines):
+    out = io.StringIO()
+    csv.writer(out).writerows([["time", "message"], *enumerate(lines)])
+    return out.getvalue()
+
+
+def in_frame(lines):
+    """As the pager bat prints a file."""
+    rule = "─" * 7
+    numbered = "".join(f"{at:4}   │ {line}\n" for at, line in enumerate(lines, 1))
+    heading = f"{rule}┬{rule}\n       │ File: a.txt\n{rule}┼{rule}\n"
+    return f"{heading}{numbered}{rule}┴{rule}\n"
+
+
+#: What log stores, programs and pages put around the lines of a file.
+RECORDS = {
+    "lines of JSON": lambda lines: "\n".join(json.dumps({"at": 1, "log": f"{x}\n"}) for x in lines),
+    "JSON": lambda lines: json.dumps({"events": [{"at": 1, "message": line} for line in lines]}),
+    "two fields": lambda lines: "\n".join(json.dumps({"a": line, "b": line}) for line in lines),
+    "CSV": in_csv,
+    "bat": in_frame,
+    "Java": lambda lines: "String log =\n" + " +\n".join(json.dumps(f"{x}\n") for x in lines) + ";",
+    "Python": lambda lines: repr(lines),
+    "page": lambda lines: "<table>" + "".join(
+        f"<tr><td>{at}</td><td>{html.escape(line)}</td></tr>" for at, line in enumerate(lines)
+    ) + "</table>",
+}  # fmt: skip
+
+
+@cases("name", RECORDS)
+def test_traces_and_event_logs_are_read_within_records(tmp_path, name):
+    trace, log = tmp_path / "run.trc", tmp_path / "events"
+    write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
+    log.write_bytes(text(two_stages()))
+    plain = profile(trace).rows, read_application(log).log
+    for path in (trace, log):
+        path.write_text(RECORDS[name](path.read_text().splitlines()))
+    assert find_evidence([log]).spark == [log]
+    assert find_evidence([trace]).traces == [trace]
+    assert (profile(trace).rows, read_application(log).log) == plain
+
+
+def test_a_cut_record_is_not_left_out(tmp_path):
+    trace = tmp_path / "run.trc"
+    write_trace(trace, [("direct path read temp", 500, blocks(31))] * 9)
+    lines = trace.read_text().splitlines()
+    records = [json.dumps({"message": line}) for line in lines]
+    records[5] = records[5][:-9]
+    trace.write_text("\n".join(records))
+    with pytest.raises(InputError):
+        profile(trace)
+
+
+@cases("indent", [None, 2])
+@cases("is_list", [True, False])
+def test_an_event_log_is_read_from_a_list_and_pretty_printed(tmp_path, is_list, indent):
+    log = tmp_path / "events"
+    log.write_bytes(text(two_stages()))
+    plain = read_application(log).log
+    events = [json.loads(line) for line in log.read_text().splitlines()]
+    whole = "\n".join(json.dumps(event, indent=indent) for event in events)
+    log.write_text(json.dumps(events, indent=indent) if is_list else whole)
+    assert find_evidence([log]).spark == [log]
+    assert read_application(log).log == plain
+
+
+def test_a_list_of_events_that_is_cut_is_read_as_a_log_that_is_cut(tmp_path):
+    log = tmp_path / "events"
+    log.write_bytes(text(two_stages())[:-30])
+    plain = read_application(log).log
+    events = [json.loads(line) for line in text(two_stages()).decode().splitlines()]
+    log.write_text(json.dumps(events)[:-40])
+    assert read_application(log).log == plain
 
 
 def test_a_line_of_another_program_may_precede_a_shipped_trace(tmp_path):

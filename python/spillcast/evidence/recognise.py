@@ -14,7 +14,7 @@ from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING, TEXTS
 from spillcast.evidence.selection import FIGURES_HINT
 from spillcast.evidence.shippers import unshipper
-from spillcast.evidence.spark import is_event_log
+from spillcast.evidence.spark import is_event_log, plain_log
 from spillcast.evidence.table_rows import SEPARATORS, split_at, table_of
 from spillcast.evidence.text import HEAD_BYTES, head_of
 from spillcast.evidence.unwrap import unwrapped
@@ -227,10 +227,11 @@ def _query_log(sample: FileHead) -> float:
     return 6.5 * (is_query_log(start) and not is_databend)
 
 
-def _is_event_log(text: str) -> bool:
-    """Whether a text begins like an event log of Spark, perhaps behind the prefix of a shipper."""
-    unshipped = unshipper(text)
-    return is_event_log(text if unshipped is None else unshipped(text))
+def _event_log(sample: FileHead) -> float:
+    """A score for an event log of Spark, perhaps behind the prefix of a shipper, or wrapped."""
+    unshipped = unshipper(sample.raw)
+    raw = sample.raw if unshipped is None else unshipped(sample.raw)
+    return 5.0 * (is_event_log(sample.text) or is_event_log(plain_log(raw[:_UNWRAPPED_LENGTH])))
 
 
 _REDSHIFT_HINT = (
@@ -244,7 +245,7 @@ _MYSQL_NODE = (
     r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
 )
 KINDS: Sequence[EvidenceKind] = (
-    EvidenceKind("spark", "an event log of Spark", lambda sample: 5.0 * _is_event_log(sample.raw)),
+    EvidenceKind("spark", "an event log of Spark", _event_log),
     EvidenceKind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),

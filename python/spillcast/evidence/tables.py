@@ -12,7 +12,7 @@ _BARS = "|│║┃┆"
 _CONTINUED = ("+", "↵", "⏎")
 #: Marks of a line that continues, in psql's format "wrapped".
 _WRAPS = (".", "…")
-_RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
+_RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━=-]*")
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
 #: DuckDB's types below the names of columns, and its count of rows with the rule above it.
@@ -70,6 +70,11 @@ def html_page(lines: list[str]) -> list[str] | None:
         return None
     plain: list[str] = []
     for rows in html_tables(text):
+        numbers = {cell for (_, cell), *_ in filter(None, rows)}
+        if len(numbers) > 1 and all(len(row) == 2 and row[0][1].strip().isdigit() for row in rows):
+            # Pages of files have the number of each line.
+            plain += [row[1][1] for row in rows]
+            continue
         heads = [[cell for tag, cell in row if tag == "th"] for row in rows]
         cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
         heading = next((head for head in heads if head), [])
@@ -169,7 +174,7 @@ def _with_rule(line: str) -> list[str]:
 
 
 def _is_rule(line: str) -> bool:
-    return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━") >= 3
+    return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━=") >= 3
 
 
 def _is_known_table(lines: list[str], at: int) -> bool:
@@ -203,7 +208,7 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
         return _column_lines(body), []
-    starts = [dashes.start() for dashes in re.finditer(r"[-═─━:]+", rule)]
+    starts = [dashes.start() for dashes in re.finditer(r"[-═─━=:]+", rule)]
     has_bars = any(bar in heading for bar in _BARS)
     if not has_bars:
         names = [name.strip() for name in _cells_at(heading, starts)]

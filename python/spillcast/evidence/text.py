@@ -15,11 +15,11 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
-from pathlib import Path
-from typing import IO, Any
+from pathlib import Path, PurePath
+from typing import IO, Any, TypeVar
 
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
@@ -34,6 +34,8 @@ BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
 #: The largest size of an unpacked log.
 UNPACKED_BYTES_MAX = 64 << 30
 _ZSTD_BUFFER_BYTES = 1 << 20
+#: The number of leading characters that show whether a text is wrapped.
+_WRAPPED_LENGTH = 1 << 17
 #: The signature of a tar, which ends at this offset.
 _TAR, _TAR_BYTES = b"ustar", 262
 #: Listing the members of a tar takes memory. An archive with this many is not a single file.
@@ -52,6 +54,10 @@ _BOMS = (
 #: first limit, and decoded, the share of ASCII letters, digits and blanks exceeds the second.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
+#: A compressed file in a tar in a zip has three layers.
+_LAYERS_MAX = 4
+Opener = Callable[[Any], Any]
+T = TypeVar("T")
 #: Copies of files as plain text, by path, size and time of the last change.
 _COPIES = dict[tuple[Path, int, int], IO[bytes]]()
 #: A repeated file, and the first file that it equals.
@@ -131,38 +137,45 @@ def blocks_of(path: Path) -> Iterator[bytes]:
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
     """The file, decompressed as it is read. InputError for an archive of several files."""
-    with reading(path), path.open("rb") as file:
-        begin = b""
-        if file.seekable():
-            begin = file.read(6)
-            file.seek(0)
-        openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
-        with next(openers, nullcontext)(file) as unpacked, _without_tar(unpacked) as content:
-            # A file in a zip may be compressed.
-            is_packed = isinstance(content, zipfile.ZipExtFile) and _peeked(content)[:2] == _GZIP
-            with (_gunzipped if is_packed else nullcontext)(content) as text:
-                yield text
+    with _unpacked(path) as (content, _):
+        yield content
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[IO[bytes], list[Opener]]]:
+    """The content of a file, and the openers of its layers of compression and archives."""
+    with reading(path), ExitStack() as stack:
+        content: IO[bytes] = stack.enter_context(path.open("rb"))
+        layers: list[Opener] = []
+        while content.seekable() and len(layers) < _LAYERS_MAX:
+            begin = _peeked(content)
+            is_tar = begin[_TAR_BYTES - len(_TAR) : _TAR_BYTES] == _TAR
+            openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
+            opener = _tar if is_tar else next(openers, None)
+            # The core unpacks zstd from a path.
+            if opener is None or (opener is _zstd and layers):
+                break
+            layers.append(opener)
+            content = stack.enter_context(opener(content))
+        yield content, layers
 
 
 def _gunzipped(file: Any) -> Any:
-    return gzip.GzipFile(fileobj=file)
+    return gzip.GzipFile(mode="rb", fileobj=file)
 
 
 def _peeked(file: IO[bytes]) -> bytes:
-    peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
+    peeked: bytes = file.peek(_TAR_BYTES)  # type: ignore[attr-defined]
     return peeked
 
 
-def _without_tar(file: IO[bytes]) -> IO[bytes]:
-    """The only file of a tar; a file that is not a tar is returned as it is."""
-    if _peeked(file)[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
-        return file
+def _tar(file: IO[bytes]) -> IO[bytes]:
+    """The only file of a tar."""
     archive = tarfile.TarFile(fileobj=file)
     members = list(islice(archive, _MEMBERS_MAX))
     if len(members) < _MEMBERS_MAX:
         members = [member for member in members if member.isfile()]
-    _check_single([member.name for member in members])
-    content = archive.extractfile(members[0])
+    content = archive.extractfile(_single([(member.name, member) for member in members]))
     assert content is not None
     return content
 
@@ -173,31 +186,34 @@ def is_plain(path: Path) -> bool:
     This includes damaged files: the core reads the lines before the damage.
     """
     with path.open("rb") as file:
-        begin = file.peek(8)
-    if begin.startswith(_CODECS_OF_SPARK):
-        return True
-    if any(begin.startswith(magic) for magic, _ in _PACKED[_OF_CORE:]):
-        return False
-    with suppress(EvidenceDamaged), opened(path) as text:
-        is_tar = isinstance(text, tarfile.ExFileObject)
-        return not is_tar and "8" in _encoding(text.read(_PROBED_BYTES))
+        if file.peek(8).startswith(_CODECS_OF_SPARK):
+            return True
+    with suppress(EvidenceDamaged), _unpacked(path) as (text, layers):
+        is_packed = layers not in ([], [_gunzipped], [_zstd])
+        return not is_packed and "8" in _encoding(text.read(_PROBED_BYTES))
     return True
 
 
-def plain_copy(path: Path) -> Path:
+def plain_copy(path: Path, plain: Callable[[str], str]) -> Path:
     """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
 
-    The copy has no prefixes of log shippers. InputError for an archive of several files, and for a
-    damaged one.
+    The copy has no prefixes of log shippers, and is ``plain`` of a text that this function changes.
+    InputError for an archive of several files, and for a damaged one.
     """
     if not path.is_file() or not os.access(path, os.R_OK):
         return path
     from spillcast.evidence.shippers import unshipper
 
-    unshipped = None
+    unshipped, is_wrapped = None, False
     with suppress(EvidenceDamaged):
-        unshipped = unshipper(head_of(path))
-    if unshipped is None and is_plain(path):
+        head = head_of(path)
+        unshipped = unshipper(head)
+        # A wrapping is removed only from whole lines.
+        lines = (
+            head[: head.rfind("\n", 0, _WRAPPED_LENGTH)] if len(head) > _WRAPPED_LENGTH else head
+        )
+        is_wrapped = unshipped is None and plain(lines) != lines
+    if unshipped is None and not is_wrapped and is_plain(path):
         return path
     status = path.stat()
     key = path, status.st_size, status.st_mtime_ns
@@ -207,7 +223,7 @@ def plain_copy(path: Path) -> Path:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         with ExitStack() as stack:
             copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
-            for block in blocks_of(path):
+            for block in [plain(text_of(path)).encode()] if is_wrapped else blocks_of(path):
                 if unshipped is not None:
                     block = "\n".join(map(unshipped, decoded(block).split("\n"))).encode()
                 copy.write(block)
@@ -272,28 +288,33 @@ class _Zstd(io.RawIOBase):
         return len(content)
 
 
+def _zstd(file: IO[bytes]) -> IO[bytes]:
+    return io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)
+
+
 def _zip(file: IO[bytes]) -> IO[bytes]:
     archive = zipfile.ZipFile(file)
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    _check_single(names)
     try:
-        return archive.open(names[0])
+        return archive.open(_single([(name, name) for name in names]))
     except RuntimeError as error:  # A password, or a compression that zipfile does not know.
         raise EvidenceUnsuited(str(error), _UNPACK_HINT) from error
 
 
-def _check_single(names: Sequence[str]) -> None:
-    """Raises EvidenceAmbiguous unless an archive has exactly one file."""
-    if len(names) != 1:
-        few = ", ".join(names[:3]) or "nothing"
-        raise EvidenceAmbiguous(f"an archive of {len(names)} files: {few}", _UNPACK_HINT)
+def _single(members: Sequence[tuple[str, T]]) -> T:
+    """The only member of an archive, of pairs of a name and a member; else EvidenceAmbiguous."""
+    # macOS adds a file of attributes to each file.
+    members = [pair for pair in members if not PurePath(pair[0]).name.startswith("._")]
+    if len(members) != 1:
+        few = ", ".join(name for name, _ in members[:3]) or "nothing"
+        raise EvidenceAmbiguous(f"an archive of {len(members)} files: {few}", _UNPACK_HINT)
+    return members[0][1]
 
 
-#: The formats that the core decompresses come first; their number is ``_OF_CORE``.
-_OF_CORE = 2
-_PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
+#: The formats of compressed files and archives, by their first bytes.
+_PACKED: tuple[tuple[bytes, Opener], ...] = (
     (_GZIP, _gunzipped),
-    (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
+    (b"\x28\xb5\x2f\xfd", _zstd),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
     (b"PK\x03\x04", _zip),

@@ -5,17 +5,19 @@ it. The first that applies is removed, until none applies: a quoted mail may con
 psql.
 """
 
+import csv
 import html
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import dropwhile, pairwise
 from textwrap import dedent
 from typing import Any
 
 from spillcast.evidence import exported_rows, tables
-from spillcast.evidence.shippers import SHIPPERS, common_prefix
-from spillcast.evidence.table_rows import EXPORTED_COLUMNS, unescaped
+from spillcast.evidence.shippers import common_prefix, unshipper
+from spillcast.evidence.table_rows import EXPORTED_COLUMNS, cells_of, records_of, unescaped
 from spillcast.evidence.text import json_or_none
 
 #: Texts and lines beyond these lengths are written by programs: only exports have a wrapping.
@@ -34,6 +36,9 @@ LEFT_OUT = re.compile(r"^(?=[^\w\n]*+$)[^\n]*?(?:\.{3}|…)", re.MULTILINE)
 _LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
 )
+#: The start of a line of an extended SQL trace, and of an event of Spark.
+_LINE_OF_TRACE = r"(?:WAIT|PARSE|EXEC|FETCH) #\d+: ?\w+="
+_LINE_OF_EVENT = r"\{\"Event\": ?\"(?:SparkListener|org\.apache\.spark)"
 _QUOTES = dict.fromkeys(map(ord, "\u201c\u201d\u201e"), '"')
 _CHARACTERS = str.maketrans(
     {
@@ -89,7 +94,9 @@ _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 #: Prefixes of lines.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
-_BARRED_NUMBER = re.compile(r"^\s*\d{1,5} \|(?: |$)")
+_BARRED_NUMBER = re.compile(r"^\s*\d{1,5} +[|│](?: |$)")
+#: The frame that a pager draws around numbered lines, with the name of the file; a blank line.
+_FRAME = re.compile(r"─{5,}[┬┼┴]─*|\s{5,}│ (?:File|Size|STDIN)\b.*|\s*")
 #: A bar as before a table's row, but with no further bar between cells or at the end of the line.
 _BAR = re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))")
 _NAME_AND_BAR = re.compile(r"^\w[\w ]*+[|│┃]\s")
@@ -115,10 +122,13 @@ _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?>[\w.]+=(?:\"(?>[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
 _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>[^\"\\]|\\.)*+)\"")
+#: The heading of a CSV export of a logger.
+_HEADING_OF_LOG = re.compile(r"\"?[@\w][\w@. ]*+\"?(?>[,;\t]\"?[@\w][\w@. ]*+\"?)*+")
 #: Messages of a server, whose records have more fields than the text.
 _SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log)\":|duration: [\d.]+ ms\s+plan:"
 )
+_OF_SERVER = re.compile(r"[^\W\d_]{3}: {2}|\"error_severity\":|\bms\s+[Pp]lan:")
 #: The longest program code that is searched for plans.
 _CODE_LENGTH = 4 << 20
 #: Tokens of Python, JavaScript, Java, C# and Rust that JSON lacks or spells differently. Unclosed
@@ -140,10 +150,11 @@ _KEY = re.compile(
     r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)|(?i:total_waits)'
     r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
 )
-#: Text that occurs only in plans.
-_ONLY_IN_PLANS = re.compile(
+#: Text that occurs only in plans, traces, event logs of Spark and JSON of fio.
+_ONLY_IN_EVIDENCE = re.compile(
     r"\(cost=|\(actual |\"(?:Plan|query_block)\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
-    r"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML "
+    rf"|Execution [Tt]ime:|Total runtime:|<ShowPlanXML |{_LINE_OF_TRACE}|{_LINE_OF_EVENT}"
+    r"|\"fio version\\?\""
 )
 #: The result of a task of Ansible behind the name of its host, or without it.
 _TASK_RESULT = re.compile(
@@ -234,6 +245,9 @@ def _remarks(lines: Lines) -> Lines:
 
 def _line_prefixes(lines: Lines) -> Lines | None:
     """Removes quote marks of mail, comment marks, and line numbers."""
+    unframed = [line for line in lines if not _FRAME.fullmatch(line)]
+    if len(unframed) < len(lines) and all(map(_BARRED_NUMBER.match, unframed)):
+        return [_BARRED_NUMBER.sub("", line) for line in unframed]
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
     for pattern in _PREFIXES:
@@ -299,6 +313,54 @@ def _logfmt(lines: Lines) -> Lines | None:
     return "\n".join(unescaped(match[1]).rstrip("\n") for match in messages).split("\n")
 
 
+def _records(lines: Lines) -> Lines | None:
+    """Extracts a program's output from a logger's records in JSON or CSV: the field with figures.
+
+    A server's messages are read with the other fields of their records.
+    """
+    text = "\n".join(lines).strip()
+    if _OF_SERVER.search(text):
+        return None
+    columns: dict[str, list[str]] = {}
+    rows = _json_records(text) if text[:1] in ("[", "{") else _csv_records(text)
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, str):
+                columns.setdefault(name, []).append(value)
+    if EXPORTED_COLUMNS.search(" ".join(columns)):
+        return None
+    # A logger may repeat the message in another field.
+    with_figures = {
+        tuple(values) for values in columns.values() if any(map(_ONLY_IN_EVIDENCE.search, values))
+    }
+    # A record without the field would be a missing line.
+    messages = with_figures.pop() if len(with_figures) == 1 else ()
+    if len(messages) != len(rows) or len(rows) < 2:
+        return None
+    return "\n".join(message.removesuffix("\n") for message in messages).split("\n")
+
+
+def _json_records(text: str) -> list[dict[str, Any]]:
+    """The objects of a JSON document, or of a text with one in each line; else empty."""
+    document = json_or_none(text)
+    if document is None:
+        rows = [json_or_none(line) for line in text.split("\n") if line.strip()]
+    else:
+        rows = document if isinstance(document, list) else records_of(document)
+    return rows if all(isinstance(row, dict) for row in rows) else []
+
+
+def _csv_records(text: str) -> list[dict[str, Any]]:
+    """The rows of CSV below a heading; empty if a row is cut."""
+    if not _HEADING_OF_LOG.fullmatch(text.partition("\n")[0]):
+        return []
+    with suppress(csv.Error):
+        names, *rows = filter(None, cells_of(text))
+        if all(len(row) == len(names) for row in rows):
+            return [dict(zip(names, row, strict=True)) for row in rows]
+    return []
+
+
 def _logged(lines: Lines) -> Lines | None:
     """Removes prefixes of shippers and loggers from program output, not from server messages."""
     full = [line for line in lines if line.strip()]
@@ -307,17 +369,31 @@ def _logged(lines: Lines) -> Lines | None:
     least = max(2, _SHARE * len(full))
     # Below the heading of a table, times are a column.
     is_table = any(EXPORTED_COLUMNS.search(line) and not _TIMED.match(line) for line in full)
-    patterns = (SHIPPERS,) if is_table else (_TIMED, SHIPPERS)
-    known = (p for p in patterns if sum(map(bool, map(p.match, full))) >= least)
+    is_timed = not is_table and sum(map(bool, map(_TIMED.match, full))) >= least
     pattern = common_prefix(list(filter(_TIMED.match, full)) or full)
     # The prefix is a logger's if it has a time of day and a level.
     if pattern is None or not _LOGGER.search(pattern.pattern):
-        pattern = next(known, None) or _before_plan(list(filter(_LINE_OF_PLAN.search, lines)))
+        pattern = _TIMED if is_timed else None
+    unshipped = unshipper("\n".join([*lines, ""])) if pattern is None else None
+    if unshipped is not None:
+        return list(map(unshipped, lines))
+    pattern = pattern or _before_json(full) or _before_plan(lines)
     return None if pattern is None else [pattern.sub("", line) for line in lines]
+
+
+def _before_json(lines: Lines) -> re.Pattern[str] | None:
+    """A pattern for the common prefix of lines that are JSON without it."""
+    prefix = common_prefix([line.partition("{")[0] for line in lines])
+    if prefix is None:
+        return None
+    plain = [prefix.sub("", line) for line in lines]
+    is_json = plain[0][:1] == "{" and json_or_none("\n".join(plain)) is not None
+    return prefix if is_json or all(map(re.compile(_LINE_OF_EVENT).match, plain)) else None
 
 
 def _before_plan(lines: Lines) -> re.Pattern[str] | None:
     """A pattern for the common prefix of a plan's lines, unless it contains a part of them."""
+    lines = list(filter(_LINE_OF_PLAN.search, lines))
     prefix = common_prefix(lines)
     if prefix is None or "->" in prefix.pattern:
         return None
@@ -383,7 +459,7 @@ def _plans_in_code(lines: Lines) -> Lines | None:
     is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
     if _SERVER_MESSAGE.search(text) and not is_quoted:
         return None
-    figures = FIGURES if is_quoted else _ONLY_IN_PLANS
+    figures = FIGURES if is_quoted else _ONLY_IN_EVIDENCE
     records, texts = _records_and_strings(text, figures)
     if records:
         # A text that is only JSON is read as it is.
@@ -451,6 +527,9 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
         return [], ""
     if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
         return records, ""
+    if re.search(_LINE_OF_TRACE, strings[places[0]]):
+        # Other lines of a trace precede and follow; a string without an end has one that is cut.
+        return [], "" if '"' in "".join(outside) else "".join(strings)
     return [], "".join(strings[places[0] : places[-1] + 1])
 
 
@@ -490,7 +569,15 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(tables.plan_page, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
     *(_html_markup, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
-    *(_logfmt, exported_rows.broken_xml, _broken_json, _task_result, _strings, _plans_in_code),
+    *(
+        _logfmt,
+        _records,
+        exported_rows.broken_xml,
+        _broken_json,
+        _task_result,
+        _strings,
+        _plans_in_code,
+    ),
     _quoted_cells,
     *_EXPORTS,
     tables.boxed,

@@ -18,6 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.evidence.text import Repeated, distinct, head_of, plain_copy, with_original_names
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_duration, parse_duration_s
 
@@ -26,6 +27,12 @@ Progress = Callable[[int], None]
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, if any, and facts about each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
+#: A line that the core reads, which may have the number of the line or a quote mark before it.
+_LINE = re.compile(
+    r"^[> ]*+(?:\d++[.:]?\s+)?(?:WAIT|PARSING IN CURSOR|PARSE|EXEC|FETCH|CLOSE|STAT) #\d", re.M
+)
+#: The beginning of such a line behind other text.
+_MARK = re.compile(r"\b(?:WAIT|PARSE|EXEC|FETCH) #\d")
 #: A line of a trace followed by a mark of omitted lines, or a line truncated before its figures.
 _LEFT_OUT = re.compile(
     r"^[> ]*+(?:WAIT|EXEC|FETCH|STAT) #\d(?:.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
@@ -320,6 +327,13 @@ def profile_traces(
     return traces
 
 
+def plain_trace(text: str) -> str:
+    """The text of a trace without its wrapping; other texts are returned as they are."""
+    is_wrapped = _LINE.search(text) is None and _MARK.search(text) is not None
+    plain = unwrapped(text) if is_wrapped else text
+    return plain if _LINE.search(plain) else text
+
+
 def open_reader(
     paths: Sequence[Path], options: TraceOptions = WHOLE
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
@@ -331,7 +345,7 @@ def open_reader(
     for path in [] if options.lenient else filter(Path.is_file, paths):
         # From a compressed file that is cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
-            head = head_of(path)
+            head = plain_trace(head_of(path))
             if _repeats_first_lines(head):
                 raise EvidenceMixed(f"{path} repeats its lines", "give them once")
             if _OLD.search(head) and not _NEWER.search(head):
@@ -344,7 +358,7 @@ def open_reader(
                 raise EvidenceIncomplete(text, hint, path)
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
-    names, on_progress = [str(plain_copy(path)) for path in paths], options.on_progress
+    names, on_progress = [str(plain_copy(path, plain_trace)) for path in paths], options.on_progress
     reader = _core.TraceReader(names, lenient=options.lenient, windows_us=windows)
     if on_progress is None:
         return reader, None

@@ -30,7 +30,8 @@ from spillcast.errors import (
 )
 from spillcast.evidence.selection import is_address
 from spillcast.evidence.text import plain_copy
-from spillcast.gate import reading
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import json_at, reading
 from spillcast.units import format_share
 
 
@@ -51,6 +52,9 @@ def open_filesystem(address: str) -> tuple[Any, str]:
 
 #: The start of Spark's events, and of files that Spark compressed.
 _EVENT = re.compile(r'\A\s*\{"Event":\s*"(?:SparkListener|DBC|org\.apache\.spark|com\.databricks)')
+_LINE_END = re.compile(r"\n\s*")
+#: The beginning of a list of events, or of an event that takes several lines.
+_DOCUMENT = re.compile(r'\A\s*(?:\[\s*)?\{\s*"(?=[\s\S]{,4000}\bSparkListener)')
 _CODECS = ("LZ4Block", "\u201aSNAPPY", "\x82SNAPPY", "(\xb5/\xfd")
 #: Parts of rolled logs: Spark numbers them, Databricks dates them, except for the last.
 _ROLLED = re.compile(r"events_(\d+)_.+")
@@ -60,6 +64,31 @@ _DATED = re.compile(r"eventlog(?:-[\d-]+(?:\.gz)?)?")
 def is_event_log(text: str) -> bool:
     """Whether a text begins like an event log, or like one that Spark compressed."""
     return text.startswith(_CODECS) or _EVENT.match(text) is not None
+
+
+def plain_log(text: str) -> str:
+    """The text of an event log without its wrapping, with one event on a line; others unchanged."""
+    if is_event_log(text):
+        return text
+    plain = _relaid(text) if _DOCUMENT.match(text) else ""
+    plain = plain if is_event_log(plain) else unwrapped(text)
+    return plain if is_event_log(plain) else text
+
+
+def _relaid(text: str) -> str:
+    """The events of a list or of pretty-printed JSON, each on a line; other text has lines, too."""
+    lines: list[str] = []
+    at = len(text) - len(text.lstrip(" \n["))
+    while (begin := text.find("{", at)) >= 0:
+        lines.append(text[at:begin])
+        try:
+            _, at = json_at(text, begin)
+        except EvidenceDamaged:
+            at = begin
+            break
+        lines.append(_LINE_END.sub("", text[begin:at]))
+    lines.append(_LINE_END.sub("", text[at:].rstrip("] \n")))
+    return "".join(f"{line}\n" for line in lines if line.strip(", \t\n"))
 
 
 def parts_of(names: Sequence[str]) -> list[str]:
@@ -371,7 +400,9 @@ def _opened(address: str) -> Iterator[tuple[str, Any]]:
     if not is_address(address):
         path = Path(address)
         children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
-        yield from [(path.name, plain_copy(path))] if children is None else _parts(children)
+        yield from (
+            [(path.name, plain_copy(path, plain_log))] if children is None else _parts(children)
+        )
         return
     try:
         files, root = open_filesystem(address)
