@@ -32,7 +32,7 @@ _LINE = re.compile(
     r"^[> ]*+(?:\d++[.:]?\s+)?(?:WAIT|PARSING IN CURSOR|PARSE|EXEC|FETCH|CLOSE|STAT) #\d", re.M
 )
 #: The beginning of such a line behind other text.
-_MARK = re.compile(r"\b(?:WAIT|PARSE|EXEC|FETCH) #\d")
+_MARK = re.compile(r"\b(?:WAIT|PARSE|EXEC|FETCH)\s#\d")
 #: A line of a trace followed by a mark of omitted lines, or a line truncated before its figures.
 _LEFT_OUT = re.compile(
     r"^[> ]*+(?:WAIT|EXEC|FETCH|STAT) #\d(?:.*\n\s*+((?:[^\w\n]{,9}(?:\.\.|…|snip)"
