@@ -392,3 +392,14 @@ def test_a_text_plan_of_auto_explain_has_its_query_identifier(plan_of):
     logged = "2026-11-26 05:03:59.137 UTC [3498] LOG:  duration: 2500.000 ms  plan:\n"
     logged += "".join(f"\t{line}\n" for line in lines)
     assert plan_of(logged).statement.queryid == "-8"
+
+
+def test_a_window_writes_and_reads_its_rows_in_each_execution(plan_of):
+    """PostgreSQL 18 without BUFFERS: 800 kB are 100 blocks."""
+    counts = plan_of(
+        "WindowAgg  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..1000.0 rows=9 loops=2)\n"
+        "  Storage: Disk  Maximum Storage: 800kB\n"
+        "  ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.0 rows=9 loops=2)"
+        "\nExecution Time: 2000.0 ms\n"
+    )
+    assert (counts.reads.count, counts.writes.count) == (200, 200)

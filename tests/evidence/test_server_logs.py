@@ -30,6 +30,13 @@ TEXT = """\
 2026-11-23 10:30:00.000 UTC [43] LOG:  temporary file: path "b/pgsql_tmp43.0", size 5
 2026-11-23 10:30:00.000 UTC [43] STATEMENT:  select 2
 """
+PLAN_IN_BLOCKS = """\
+duration: 1000.000 ms  plan:
+\tQuery Text: select {n}
+\tSort  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..900.0 rows=9 loops=1)
+\t  Sort Method: external merge  Disk: {n}kB
+\t  Buffers: temp read={n} written={n}
+"""
 
 
 def test_the_statement_is_below_its_temp_file(tmp_path):
@@ -377,6 +384,28 @@ def test_an_invalid_time_is_skipped(tmp_path):
     result = read_logs(tmp_path)
     assert len(result.temp) == 3
     assert result.window_s == pytest.approx(1798.9)
+
+
+@cases("block_bytes", [1000, 8192])
+def test_a_log_in_several_blocks_reads_as_in_one(tmp_path, monkeypatch, block_bytes):
+    """Blocks end within messages, statements and plans."""
+    message = f"2026-11-23 10:00:{{at:02}}.100 UTC [{{pid}}] LOG:  {PLAN_IN_BLOCKS}"
+    (path := tmp_path / "a.log").write_text(
+        "".join(
+            TEXT.replace(" size ", f" size {at}") + message.format(at=at % 60, pid=50 + at, n=at)
+            for at in range(1, 60)
+        )
+    )
+
+    def contents():
+        logs = read_logs(path)
+        plans = [(plan["Query Text"], plan["Plan"]["Temp Read Blocks"]) for plan in logs.plans]
+        return [(file.bytes, file.query) for file in logs.temp], plans, logs.window_s
+
+    whole = contents()
+    monkeypatch.setattr("spillcast.evidence.text.BLOCK_BYTES", block_bytes)
+    assert contents() == whole
+    assert (len(whole[0]), whole[1][-1]) == (3 * 59, ("select 59", 59))
 
 
 def test_rotated_logs_cover_the_time_from_the_oldest_to_the_newest(tmp_path):

@@ -121,6 +121,21 @@ def test_an_instance_counts_all_its_temp_waits(report):
     assert answer.forecast_s == pytest.approx(expected_s, rel=5e-3)
 
 
+def test_a_report_of_rac_has_its_times_in_a_table(tmp_path):
+    html = oracle_reports.awr_html()
+    begin = html.index("<table")
+    cells = {"Name": "CDB1", "RAC": "YES", "DB time (minutes)": "30.00",
+             "Elapsed time (minutes)": "60.00"}  # fmt: skip
+    rows = ("".join(f"<{tag}>{cell}</{tag}>" for cell in row)
+            for tag, row in (("th", cells), ("td", cells.values())))  # fmt: skip
+    table = f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+    rac = html[:begin] + table + html[html.index("<p />", begin) :]
+    single, all_instances = (
+        read_figures([write(tmp_path / f"{at}.html", text)]) for at, text in enumerate((html, rac))
+    )
+    assert (all_instances.reads, all_instances.writes) == (single.reads, single.writes)
+
+
 def test_the_temp_time_of_a_statement_has_bounds(report):
     hashed = report.name == "statspack.txt"
     result = read_figures([report], Selection(sql_id="987654321" if hashed else SQL_ID))

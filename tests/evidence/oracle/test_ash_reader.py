@@ -112,14 +112,14 @@ def sqlcl():
 def sqlcl_json():
     """SQLcl `set sqlformat json`: null values are left out, and numbers are not quoted."""
     items = [dict(zip(map(str.lower, HEADING), row, strict=True)) for row in texts()]
-    for item in items:
-        item["time_waited"] = int(item["time_waited"])
+    items = [item | {"time_waited": int(item["time_waited"])} for item in items]
     items = [{name: cell for name, cell in item.items() if cell != ""} for item in items]
     return json.dumps({"results": [{"columns": [{"name": "P3"}], "items": items}]})
 
 
 def echoed():
-    return "SQL> @ash\nSQL> set colsep ','\n\n" + csv_without_quotes() + "SQL> spool off\n"
+    statement = f"select\n{joined(',', [HEADING])}from t;\n"
+    return f"SQL> set colsep ','\nSQL> {statement}\n{csv_without_quotes()}SQL> spool off\n"
 
 
 def spreadsheet():

@@ -48,7 +48,7 @@ _FEEDBACK = re.compile(
     r"|\s*\(\d+ rows?(?: affected)?\)|Completion time:|\s*+/?\*+/?\s*+$",
     re.IGNORECASE,
 )
-_STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
+_STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\b", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
 #: The start of rows that are commands, records of several lines, or below several headings.
 _COMMANDS = re.compile("^insert into |<COLUMN NAME=", re.IGNORECASE | re.MULTILINE)
