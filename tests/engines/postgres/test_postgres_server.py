@@ -40,6 +40,14 @@ def test_it_reports_its_version_and_the_requested_settings(installation, tmp_pat
         assert not Path(f"/proc/{server.pid}").exists()
 
 
+@pytest.mark.parametrize("locale", ["xx_XX.UTF-8", "de_DE.ISO-8859-1"])
+def test_the_locale_of_the_terminal_does_not_matter(monkeypatch, locale):
+    monkeypatch.setenv("LC_ALL", locale)
+    with workspace() as room, serve(make_cluster(room)) as server, server.connect() as connection:
+        answer = connection.execute("select current_setting('lc_messages'), 'a' > 'B'")
+        assert answer.fetchone() == ("C", True)
+
+
 def refused_to(user_id, dsn):
     """Whether a server refuses another user of the machine."""
     child = os.fork()

@@ -151,7 +151,8 @@ def make_cluster(workdir: Path, installation: Installation | None = None) -> Clu
             programs = copy / "bin"
         shutil.chown(home, user)
     options = ["-D", str(home / "data"), "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
-    initdb = [str(programs / "initdb"), *options]
+    # The locale of the terminal may be unknown here, or have another encoding.
+    initdb = [str(programs / "initdb"), *options, "--no-locale"]
     made = subprocess.run([*_run_as(user), *initdb], capture_output=True, text=True, cwd=home)
     if made.returncode:
         # initdb prints the failure before the files that it removes.
