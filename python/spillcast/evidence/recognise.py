@@ -353,9 +353,13 @@ KINDS: Sequence[EvidenceKind] = (
                 "statements; none of these shows what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
     _too_little("pages of STATISTICS IO",
-                r"\bSQL Server (?:Execution Times|parse and compile)|\|--[A-Z][\w ]*\(.{,200}:\("
+                # In all languages: six counts behind the name of a table, or two times.
+                r"['\"][.。] ?"
+                r"(?>[^\d,\uff0c、\n]{2,60}\d+[^\d,\uff0c、.。\n]{,3}[,\uff0c、.。] ?){6}"
+                r"|\bSQL Server\b[^\n=]{,60}\n[^\d=\n]{2,40}= \d+ [^\d=\n]{3,60}= \d"
+                r"|\bSQL Server parse and compile|\|--[A-Z][\w ]*\(.{,200}:\("
                 r"|['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
-                r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
+                r"|\bused tempdb to spill\b|\b(?:Scan count|Scananzahl) \d"
                 r"|\b(?:tempdb_allocations|(?:user|internal)_objects_alloc_page_count|avg_tempdb_space_used|(?:avg|last|max)_spills"
                 r"|waiting_tasks_count|wait_category(?:_desc)?)\b|^[^\w\n]*IO_COMPLETION\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store of SQL Server count pages in "
