@@ -138,6 +138,8 @@ def other_order_and_case():
     return joined("|", [[name.lower() for name in HEADING[::-1]], *(t[::-1] for t in texts())])
 
 
+#: A number of rows and an elapsed time.
+TIMED = "\n{}.\n\n{}: 00:00:00.01\n"
 SHAPES = {
     "csv": csv_without_quotes,
     "markup": csv_markup,
@@ -159,6 +161,15 @@ SHAPES = {
     "Markdown": markdown,
     "box": boxed,
     "psql": lambda: boxed("", "") + "\n(3 rows)\n",
+    "psql, German": lambda: boxed("", "") + "\n(3 Zeilen)\n",
+    "SQL*Plus, German": lambda: fixed(" ", texts()) + TIMED.format("3 Zeilen ausgewählt", "Dauer"),
+    "SQL*Plus, Italian": lambda: fixed(" ", texts()) + TIMED.format("Selezionate 3 righe", "Tempo"),
+    "SQL*Plus, French": lambda: (
+        csv_without_quotes() + "\n3 lignes sélectionnées.\n\nEcoulé : 00 :00 :00.01\n"
+    ),
+    "SQL*Plus, Chinese": lambda: (
+        fixed(" ", texts()) + "\n已选择3行。\n\n已用时间:  00: 00: 00.01\n"
+    ),
 }
 
 
@@ -262,6 +273,8 @@ TIMES = {
     "14/10/2024 12:34:56": NOON,
     "14-OCT-24": datetime(2024, 10, 14),
     "14 OCT 2024 12:34:56": NOON,
+    "14-MRT-24 12:34:56": NOON.replace(month=3),
+    "14-HUHTI-24 12:34:56": NOON.replace(month=4),
     "14-NİS-24 12:34:56": NOON.replace(month=4),
 }
 

@@ -157,7 +157,10 @@ def read_ash(
     fields = {field.name: field for export in exports for field in export.samples.fields}
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
-        raise EvidenceIncomplete("no row could be read", where=", ".join(map(str, files)))
+        problems = [f": {each.problem}" for export in exports for each in export.damaged[:1]]
+        message = f"no row could be read{''.join(problems[:1])}"
+        hint = "if its months are unknown, export it with NLS_DATE_LANGUAGE = AMERICAN"
+        raise EvidenceIncomplete(message, hint if problems else None, ", ".join(map(str, files)))
     first = _first_seen(exports, samples)
     notes = [*repeated_notes(repeated), *_notes(exports)]
     if again := len(first) - int(first.sum()):

@@ -43,9 +43,13 @@ PROGRESS_LINES = 4096
 #: The gap between columns that only blanks separate, without an underline.
 _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"[\s,;|+]*-+([\s,;|+]+-+)*[\s,;|+]*")
+#: What clients print around rows. In all languages, a number of rows is the only number of its
+#: sentence or is in parentheses, and a time follows a word.
 _FEEDBACK = re.compile(
-    r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from "
-    r"|\s*\(\d+ rows?(?: affected)?\)|Completion time:|\s*+/?\*+/?\s*+$",
+    r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|sep=.$|Disconnected from "
+    r"|[^\d,;|\t\"]{,40}\d+[^\d,;|\t\"]{1,40}[.。]\s*$|\s*\([^\d()]{,40}\d+[^\d()]{1,40}\)\s*$"
+    r"|[^\d,;|\t\"]{2,40}[:\uff1a] *(?:\d\d ?: ?\d\d ?: ?\d\d[.,]\d+|\d{4}-\d\d-\d\dT\S+)\s*$"
+    r"|\s*+/?\*+/?\s*+$",
     re.IGNORECASE,
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\b", re.IGNORECASE), 40
@@ -335,6 +339,13 @@ _LANGUAGES = (
     "sty lut mar kwi maj cze lip sie wrz paź lis gru",
     "oca şub mar nis may haz tem ağu eyl eki kas ara",
     "янв фев мар апр май июн июл авг сен окт ноя дек",
+    "січ лют бер кві тра чер лип сер вер жов лис гру",  # noqa: RUF001
+    "jan feb mrt apr mei jun jul aug sep okt nov dec",
+    "jan feb mar apr mai jun jul aug sep okt nov des",
+    "led úno bře dub kvě čer čvc srp zář říj lis pro",
+    "tamm helm maal huht touk kesä hein elo syys loka marr joul",
+    "jan feb már ápr máj jún júl aug sze okt nov dec",
+    "ian feb mar apr mai iun iul aug sep oct noi dec",
 )
 _MONTHS = {"mrz": 3} | {
     name: number for names in _LANGUAGES for number, name in enumerate(names.split(), 1)
