@@ -192,3 +192,23 @@ def test_two_snapshots_of_tempdb_give_timed_counts(tmp_path):
         read_figures([after])
     alone = read_figures([after], Selection(elapsed_s=60.0))
     assert (alone.reads.count, alone.subject) == (1100, None)
+
+
+#: Counts and times of a statement from servers in German, Japanese, Chinese and Russian.
+STATISTICS = [
+    'Tabelle "t". Scananzahl 5, logische Lesevorgänge 7, physische Lesevorgänge 0, Read-Ahead-'
+    "Lesevorgänge 1, logische LOB-Lesevorgänge 0, physische LOB-Lesevorgänge 0.\n",
+    "テーブル 't'。スキャン カウント 1、論理読み取り数 6、物理読み取り数 0、"
+    "先読み読み取り数 0、LOB 論理読み取り数 0、LOB 物理読み取り数 0。\n",
+    "表 't'。扫描计数 1\uff0c逻辑读取 6 次\uff0c物理读取 0 次\uff0c预读 0 次\uff0c"
+    "lob 逻辑读取 0 次\uff0clob 物理读取 0 次\uff0clob 预读 0 次。\n",
+    " Время работы SQL Server:\n   Время ЦП = 172 мс, затраченное время = 415 мс.\n",
+    " SQL Server 実行時間:\n   CPU 時間 = 172 ミリ秒、経過時間 = 61 ミリ秒。\n",
+]
+
+
+@cases("text", STATISTICS)
+def test_pages_and_times_are_refused_by_name_in_any_language(figures, text):
+    with pytest.raises(EvidenceUnsuited) as refused:
+        figures(text)
+    assert "STATISTICS XML" in refused.value.hint

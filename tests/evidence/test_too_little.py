@@ -34,14 +34,6 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "<pre>\nSUM_TIMER_WAIT: 52896\nSUM_SORT_MERGE_PASSES: 7\n</pre>\n",
         "Table 'Worktable'. Scan count 3, logical reads 29, physical reads 0.\n",
         '"Worktable"-Tabelle. Scananzahl 0, logische Lesevorgänge 29.\n',
-        'Tabelle "t". Scananzahl 5, logische Lesevorgänge 7, physische Lesevorgänge 0, Read-Ahead-'
-        "Lesevorgänge 1, logische LOB-Lesevorgänge 0, physische LOB-Lesevorgänge 0.\n",
-        "テーブル 't'。スキャン カウント 1、論理読み取り数 6、物理読み取り数 0、"
-        "先読み読み取り数 0、LOB 論理読み取り数 0、LOB 物理読み取り数 0。\n",
-        "表 't'。扫描计数 1\uff0c逻辑读取 6 次\uff0c物理读取 0 次\uff0c预读 0 次\uff0c"
-        "lob 逻辑读取 0 次\uff0clob 物理读取 0 次\uff0clob 预读 0 次。\n",
-        " Время работы SQL Server:\n   Время ЦП = 172 мс, затраченное время = 415 мс.\n",
-        " SQL Server 実行時間:\n   CPU 時間 = 172 ミリ秒、経過時間 = 61 ミリ秒。\n",
         "wait_type,waiting_tasks_count,wait_time_ms\nIO_COMPLETION,123456,234567\n",
         "session_id wait_type      wait_time_ms\n---- ------\n\nIO_COMPLETION   27530\n",
         "plan_id,wait_category_desc,total_query_wait_time_ms\n44,Other Disk IO,27530\n",

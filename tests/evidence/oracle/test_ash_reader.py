@@ -9,8 +9,6 @@ from datetime import datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.errors import (
@@ -23,7 +21,6 @@ from spillcast.errors import (
 )
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
-from spillcast.evidence.oracle.spooled import parse_integer, parse_time_ns
 from spillcast.evidence.selection import Filter
 from spillcast.recording.schema import SAMPLES
 
@@ -241,50 +238,6 @@ def test_a_cut_parquet_file_is_refused(tmp_path):
         read_ash(path)
 
 
-# Times: each text and its value by datetime.
-NOON_MS = datetime(2024, 10, 14, 12, 34, 56, 789_000)
-NOON = NOON_MS.replace(microsecond=0)
-TIMES = {
-    "2024-10-14 12:34:56.789": NOON_MS,
-    "2024-10-14 12:34:56,789000000": NOON_MS,
-    "2024-10-14T12:34:56.789": NOON_MS,
-    "2024-10-14T12:34:56Z": NOON,
-    "2024-10-14T12:34:56+02:00": NOON - timedelta(hours=2),
-    "2024-10-14 12:34:56.789 -0730": NOON_MS + timedelta(hours=7, minutes=30),
-    "2024-10-14 12:34:56 Europe/Berlin": NOON,
-    "14-OCT-24 12.34.56.789 PM": NOON_MS,
-    "14-OCT-24 12.34.56.789000 AM": NOON_MS - timedelta(hours=12),
-    "14-OCT-24 01.34.56.789 PM": NOON_MS + timedelta(hours=1),
-    "14-Oct-2024 12:34:56": NOON,
-    "14-OKT-24 12:34:56,789": NOON_MS,
-    "14-MRZ-24 12:34:56,789": NOON_MS.replace(month=3),
-    "14-DÉC. -24 12:34:56,789": NOON_MS.replace(month=12),
-    "14-JUIL.-24 12:34:56,789": NOON_MS.replace(month=7),
-    "14-JUIN -24 12:34:56,789": NOON_MS.replace(month=6),
-    "14-DIC-24 12:34:56,789": NOON_MS.replace(month=12),
-    "14-ДЕК-24 12.34.56.789": NOON_MS.replace(month=12),
-    "14-10月-24 12.34.56.789000000 下午": NOON_MS,
-    "14-10월-24 01.34.56.789000 오후": NOON_MS + timedelta(hours=1),
-    "14-10月-24 12.34.56.789 午前": NOON_MS - timedelta(hours=12),
-    "14.10.24 12:34:56,789000": NOON_MS,
-    "14.10.2024 12:34": NOON.replace(second=0),
-    "2024/10/14": datetime(2024, 10, 14),
-    "2024/10/14 12:34:56": NOON,
-    "14/10/2024 12:34:56": NOON,
-    "14-OCT-24": datetime(2024, 10, 14),
-    "14 OCT 2024 12:34:56": NOON,
-    "14-MRT-24 12:34:56": NOON.replace(month=3),
-    "14-HUHTI-24 12:34:56": NOON.replace(month=4),
-    "14-NİS-24 12:34:56": NOON.replace(month=4),
-}
-
-
-@cases("text", TIMES)
-def test_times(text):
-    since = TIMES[text] - datetime(1970, 1, 1)
-    assert parse_time_ns(text) == round(since / timedelta(microseconds=1)) * 1000
-
-
 def test_month_first_where_a_date_of_the_file_proves_it(tmp_path):
     lines = [["10/03/2024 23:59:59", "1", "ON CPU"], ["10/14/2024 00:00:00", "1", "ON CPU"]]
     ash = read_ash(written(joined(",", [HEADING[:3], *lines]), tmp_path))
@@ -326,46 +279,6 @@ def test_since_and_until_use_the_date_order_of_the_file(tmp_path):
     for chosen in (Filter(since="10/05/2024"), Filter(since="10/14/2024 20:00")):
         assert read_ash(path, chosen).began == datetime(2024, 10, 14, 20)
     assert read_ash(path, Filter(until="10/05/2024")).began == datetime(2024, 10, 4, 20)
-
-
-@cases("text", ["", "yesterday", "2024-13-14", "31-FEB-24", "2024-10-14 24:00:00"])
-def test_invalid_times_are_none(text):
-    assert parse_time_ns(text) is None
-
-
-@given(st.datetimes(datetime(2000, 1, 1), datetime(2099, 12, 31)))
-def test_any_time_in_any_format(time):
-    time = time.replace(microsecond=time.microsecond // 1000 * 1000)
-    wanted = round((time - datetime(1970, 1, 1)) / timedelta(microseconds=1)) * 1000
-    for form in ("%Y-%m-%d %H:%M:%S.%f", "%d-%b-%y %I.%M.%S.%f %p", "%d.%m.%Y %H:%M:%S,%f"):
-        assert parse_time_ns(time.strftime(form)) == wanted
-
-
-NUMBERS = {
-    "19305": 19_305,
-    " 19305 ": 19_305,
-    "19,305": 19_305,
-    "1.234.567": 1_234_567,
-    "1.234,5": 1_234,
-    "19305,25": 19_305,
-    "19305.75": 19_306,
-    "-1": -1,
-    "1.4E+14": 140_000_000_000_000,
-    "1,5E+03": 1_500,
-    "##########": None,
-    "n/a": None,
-    "1e400": None,
-}
-
-
-@cases("text", NUMBERS)
-def test_numbers(text):
-    assert parse_integer(text) == NUMBERS[text]
-
-
-@given(st.integers(-(10**15), 10**15), st.sampled_from(",.'"))
-def test_grouped_numbers(number, separator):
-    assert parse_integer(f"{number:,}".replace(",", separator)) == number
 
 
 @cases("meta", [3, [3], [{"title": "event"}], [{"name": []}]])
