@@ -157,6 +157,12 @@ def test_a_blank_line_in_a_heading_is_skipped(tmp_path):
     assert read_figures([path]).reads == read_figures([plain]).reads
 
 
+def test_a_remark_after_the_last_bar_of_a_row_is_no_cell(figures):
+    text = monitor_reports.text()
+    row = next(line for line in text.splitlines() if "HASH JOIN" in line)
+    assert figures(text.replace(row, f"{row}  most of the 26G")) == figures(text)
+
+
 def test_options_and_a_target(tmp_path):
     path = tmp_path / "run.xml"
     path.write_text(monitor_reports.xml())
