@@ -8,7 +8,7 @@ import pytest
 import spillcast as spillcast_python
 from cases import cases
 from harness import completed, json_of, spillcast
-from spark_logs import BEGIN_MS, event, task, text, two_stages
+from spark_logs import BEGIN_MS, event, sql_event, stage_events, task, text, two_stages
 from spillcast.forecast.spark import figures_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import GRID
@@ -130,6 +130,30 @@ def test_logs_without_a_forecast_are_refused(tmp_path, events, options, code):
 def test_a_single_execution_or_job_is_selected(log, options, baseline_s):
     [entry] = forecast(log, *options, "--from", "tmpfs", "--to", "tmpfs")
     assert entry["baseline_s"] == baseline_s
+
+
+def test_an_execution_has_no_stages_of_another(tmp_path):
+    begun, ended = stage_events(2, 10.5, 12.5, tasks=1)
+    job = {"Job ID": 1, "Submission Time": BEGIN_MS + 10_500, "Stage IDs": [2]}
+    spill = {"spill": 100_000_000, "spilled_memory": 300 << 20, "peak": 100 << 20}
+    *first, end = two_stages(end_s=13.0)
+    (path := tmp_path / "log").write_bytes(
+        text([
+            *first,
+            sql_event("SQLExecutionStart", executionId=8, description="", time=BEGIN_MS + 10_500),
+            event("JobStart", **job, Properties={"spark.sql.execution.id": "8"}),
+            begun,
+            task(2, 10.5, 12.5, 1.0, number=3, **spill),
+            ended,
+            event("JobEnd", **{"Job ID": 1, "Completion Time": BEGIN_MS + 12_500}),
+            sql_event("SQLExecutionEnd", executionId=8, time=BEGIN_MS + 12_500),
+            end,
+        ])
+    )  # fmt: skip
+    for execution, stages, baseline_s in (("7", [0, 1], 10.0), ("8", [2], 2.0)):
+        [entry] = forecast(path, "--sql", execution, "--from", "tmpfs", "--to", "tmpfs")
+        assert [stage["id"] for stage in entry["stages"]] == stages
+        assert entry["baseline_s"] == baseline_s
 
 
 def spill_bytes(entry):

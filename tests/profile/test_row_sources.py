@@ -9,6 +9,7 @@ from harness import spillcast
 from oracle_files import HEADER, READ, blocks, real, write_trace
 from spillcast import profile
 from spillcast.errors import EvidenceUnsuited, OptionConflict
+from spillcast.evidence.oracle.row_sources import RowSource, spilling
 from spillcast.profile.sql import run_sql
 
 STAT = "STAT #7 id={id} cnt={cnt} pid={pid} pos=1 obj={obj} op='{op} ({figures})'\n"
@@ -69,6 +70,19 @@ def test_the_sentence_names_the_operations_that_spill(trace):
     document = json.loads(spillcast("profile", trace, "--by", "row-source", "--json").stdout)
     assert document["words"][0].startswith("The hash join of line 3 spills 96% of it")
     assert any("blocks are assumed" in text for text in document["warnings"])
+
+
+def test_lines_of_samples_share_the_spill_by_their_time():
+    """Samples show only some of the bytes."""
+    line = {"sql_id": None, "operation": "HASH JOIN", "count": 4, "elapsed_us": 4_000_000}
+    sources = [
+        RowSource(plan_line=at, temp_us=us, temp_read_bytes=size, temp_written_bytes=0, **line)
+        for at, us, size in ((1, 1_000_000, 9 << 20), (2, 3_000_000, 1 << 20))
+    ]
+    assert [(source.plan_line, share) for source, share in spilling(sources)] == [
+        (2, 0.75),
+        (1, 0.25),
+    ]
 
 
 def test_executions_add_up_and_statements_remain_separate(tmp_path):
