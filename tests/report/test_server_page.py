@@ -9,8 +9,8 @@ import pytest
 from cases import cases
 from harness import json_of, spillcast
 from snapshot_files import TEXTS, Server, three_weeks
-from spillcast.engines.postgres.rank.history import steps
-from spillcast.engines.ranking import Gain, Ranked, RateLimit, ServerRanking
+from spillcast.engines.postgres.rank.history import rank_snapshots, steps
+from spillcast.engines.ranking import Gain, Ranked, RankRequest, RateLimit, ServerRanking
 from spillcast.errors import OptionInvalid
 from spillcast.fleet.snapshots import LiveSession
 from spillcast.recording.observed import Server as ObservedServer
@@ -95,6 +95,39 @@ def test_the_page_fits_its_window(page, browser, width):
 )
 def test_changes_of_level_are_detected(levels, splits):
     assert steps(levels) == splits
+
+
+@cases(
+    ("server_changes", "call", "workers", "cause"),
+    [
+        ({"version": "18.3"}, {}, 0, "version"),
+        ({"settings": {"work_mem": "1024", "track_io_timing": "on"}}, {}, 0, "setting"),
+        ({}, {"rows": 50, "blocks": 5000}, 0, "rows"),
+        # Reads of tables grew as well, and not as much.
+        ({}, {"blocks": 3000}, 0, "plan"),
+        ({}, {}, 2, "plan"),
+        # As with more rows in the tables.
+        ({}, {"blocks": 5000}, 0, None),
+        ({}, {}, 0, None),
+    ],
+)
+def test_the_cause_of_a_change_follows_from_what_changed_with_it(
+    tmp_path, server_changes, call, workers, cause
+):
+    """Calls spill 8 MiB, and 40 MiB from the seventh hour on."""
+    server = Server(version="18.1")
+    for hour in range(12):
+        is_later = hour >= 6
+        for name, value in server_changes.items() if is_later else ():
+            setattr(server, name, value)
+        server.call("1", 40 if is_later else 8, **(call if is_later else {}))
+        server.rows["1"]["parallel_workers_to_launch"] += workers * is_later
+        server.wait(3600)
+        server.look(tmp_path / "looks")
+    [ranking] = rank_snapshots(str(tmp_path / "looks"), RankRequest(["factor:10"]))
+    [change] = ranking.history.changes
+    assert (change.kind, change.cause) == ("more", cause)
+    assert change.ratio == pytest.approx(5.0)
 
 
 @cases("text", ["temp", "temp > 10G", "temp > x/h", "disk > 1G/h", "new > -1/d"])
