@@ -3,11 +3,14 @@
 import csv
 import io
 import json
+from gettext import GNUTranslations
+from pathlib import Path
 
 import pytest
 
 from cases import cases
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from spillcast.evidence.postgres.languages import ENGLISH
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.temp_files import counts_of_files
@@ -117,6 +120,21 @@ def test_messages_of_a_server_are_read_in_any_language(
     )
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
+
+
+CATALOGUES = [*Path("/usr/share/locale").glob("*/LC_MESSAGES/postgres-*.mo")]
+
+
+@pytest.mark.skipif(not CATALOGUES, reason="no catalogue of a server's messages")
+def test_the_words_of_levels_are_those_of_the_installed_servers():
+    levels = ["LOG", "ERROR", "FATAL", "PANIC", "WARNING"]
+    levels += [f"{level}:  " for level in ("STATEMENT", "DETAIL", "HINT", "QUERY", "CONTEXT")]
+    for path in CATALOGUES:
+        with path.open("rb") as file:
+            server = GNUTranslations(file).gettext
+        for level in levels:
+            word, english = (text.rstrip(": ") for text in (server(level), level))
+            assert ENGLISH.get(word, word) == english, path
 
 
 #: Encodings of databases and of Windows, by the level of a language.

@@ -58,6 +58,7 @@ _NO_SPACE = (
     "|Spazio esaurito sul device|デバイスに空き領域がありません|장치에 남은 공간이 없음"
     "|Não há espaço disponível no dispositivo"
     "|На устройстве не осталось свободного места"  # noqa: RUF001
+    "|Brak miejsca na urządzeniu|Tidak ruang lagi diperangkat"
     "|Enheten är full|Aygıt üzerinde boş yer yok|Недостатньо місця на пристрої"  # noqa: RUF001
 )
 _LIMITS = (
