@@ -1,6 +1,7 @@
 """Rows of pg_stat_statements: the number of processes that shared their I/O, and the selection."""
 
 import json
+from decimal import Decimal
 
 import pytest
 
@@ -484,3 +485,9 @@ def test_a_row_in_a_string_of_a_program(rows_of):
         text = json.dumps(rows, indent=2)
         [row] = rows_of(f"const d = `{text}`\n")
         assert (row.elapsed_s, row.blocks) == (1.2345, 11)
+
+
+def test_rows_of_python_with_decimals(rows_of):
+    values = {"calls": 40, "total_exec_time": Decimal("1234.5"), "temp_blks_read": 5}
+    [row] = rows_of(repr([{**values, "temp_blks_written": Decimal("6")}]))
+    assert (row.elapsed_s, row.blocks) == (1.2345, 11)

@@ -47,6 +47,7 @@ _TOKEN = re.compile(
     r"|\"(?>[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?>[^'\\\n]|\\.)*+'|`[^`]*+`))"
     r"(?P<colon>\s*+:(?!:))?"
     r"|[{}]|\\.|(?://|--|(?<=\s)# )[^\n]*+|/\*.{,2000}?\*/|,(?=\s*+[\]}])|(?<=\d)_(?=\d)"
+    r"|\b(?:datetime\.)?datetime\((?P<time>[\d, ]++)\)|\bDecimal\(['\"](?P<decimal>[\d.]++)['\"]\)"
     r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|undefined|True|False)\b",
     re.DOTALL,
 )
@@ -54,7 +55,7 @@ _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "fal
 #: Keys of a plan, of a row of pg_stat_statements, ClickHouse's log or a view of Oracle's waits, and
 #: of a profile of DuckDB, with ``inner`` for a key inside of it.
 _KEY = re.compile(
-    r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)|(?i:total_waits)'
+    r'"(?:Plan|query_duration_ms|temp_blks_(?:written|read)|(?i:total_waits|sample_time)'
     r'|(?P<inner>(?:system_)?peak_temp_dir_size))"'
 )
 #: Text that occurs only in plans, traces, event logs of Spark and JSON of fio.
@@ -224,6 +225,8 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             outside.append(plain[-2])
         elif (name := token["key"]) is not None:
             plain.append(f'"{name}"')
+        elif token["time"] or token["decimal"]:
+            plain.append(token["decimal"] or json.dumps(_time(token["time"])))
         elif token[0] == "{":
             braces.append(len(plain))
             plain.append("{")
@@ -249,6 +252,13 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
         # Other lines of a trace precede and follow; a string without an end has one that is cut.
         return [], "" if '"' in "".join(outside) else "".join(strings)
     return [], "".join(strings[places[0] : places[-1] + 1])
+
+
+def _time(numbers: str) -> str:
+    """The text of a time in Python: year, month, day, hour, minute, second and microsecond."""
+    parts = [int(part) for part in numbers.split(",") if part.strip()]
+    year, month, day, hour, minute, second, part_us = [*parts, 0, 0, 0, 0, 0, 0, 0][:7]
+    return f"{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{part_us:06}"
 
 
 def _string_value(quoted: str) -> str:

@@ -30,6 +30,8 @@ _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮
 _BOXED_PLAN = re.compile(r"[│┃║]\s*Id\s*[│┃║]\s*Operation\b", re.IGNORECASE)
 _IN_ASCII = str.maketrans("│┃║─━═", "|||---")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
+#: Rules of a grid table below its heading and between its rows.
+_DOUBLE_RULE, _SINGLE_RULE = re.compile(r"\s*\+[=+]+\+\s*"), re.compile(r"\s*\+[-+]+\+\s*")
 _CLOSING = tuple(_BARS)
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
@@ -48,6 +50,7 @@ _SET = re.compile(r"\d+ rows? in set\b.*")
 #: A large number, and the rounded number that ClickHouse prints after it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _JSON = re.compile(r"\s*[\[{]")
+_HEADING_IN_WORDS = re.compile(r"\"?\w[\w ]*+\"?(?>[,;|\t]\"?\w[\w ]*+\"?)++")
 #: The heading of explain.depesz.com, its figures for a node, and the mark before a detail.
 _PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
 _PAGE_FIGURES = re.compile(
@@ -131,6 +134,9 @@ def grid(lines: list[str]) -> list[str] | None:
     rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
     if not rules or any(map(_LEFT_OUT.fullmatch, lines)):
         return None
+    if any(map(_DOUBLE_RULE.fullmatch, lines)):
+        lines = _with_rows_in_lines(lines)
+        rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
     plain = _without_rules(lines[: rules[0] - 1])
     for at, below in pairwise([*rules, len(lines) + 1]):
         body = _body(lines[at + 1 : below - 1])
@@ -189,6 +195,28 @@ def _is_known_table(lines: list[str], at: int) -> bool:
     return known.search(heading) is not None or is_json
 
 
+def _with_rows_in_lines(lines: list[str]) -> list[str]:
+    """Grid tables of reStructuredText with each row in a line, and without rules between rows."""
+    plain: list[str] = []
+    is_in_row = False
+    for line in lines:
+        is_row = line.lstrip().startswith("|")
+        cells = _split(line, True)
+        above = _split(plain[-1], True) if is_row and is_in_row else []
+        if 1 < len(above) == len(cells):
+            pairs = zip(above, cells, strict=True)
+            plain[-1] = "|" + "".join(f" {cell} {more} |" for cell, more in pairs)
+            continue
+        plain.append(line)
+        is_in_row = is_row
+    is_row_of = [line.lstrip().startswith("|") for line in [*plain, ""]]
+    return [
+        line
+        for at, line in enumerate(plain)
+        if not (_SINGLE_RULE.fullmatch(line) and is_row_of[at - 1] and is_row_of[at + 1])
+    ]
+
+
 def _is_end(line: str) -> bool:
     return bool(_BOTTOM.fullmatch(line) or _COUNT.fullmatch(line)) and bool(line.strip())
 
@@ -204,7 +232,7 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], li
     is_framed = heading.lstrip()[:1] in _CLOSING
     names = _split(heading, is_framed)
     body = _without_rules(body)
-    if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
+    if len(names) == 1 and not re.search(r"[-=]\s+[-=]", rule.strip()):
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
         return _column_lines(body), []
@@ -420,6 +448,13 @@ def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
         [_ROUNDED.sub(r"\1", cell) if " -- " in cell else cell for cell in row] for row in rows
     )
     return out.getvalue().split("\n")
+
+
+def named(lines: list[str]) -> list[str] | None:
+    """CSV with names in words, such as Temp Blks Read, with the columns' own names."""
+    heading = re.sub(r"(?<=\w) (?=\w)", "_", lines[0]).lower()
+    is_heading = _HEADING_IN_WORDS.fullmatch(lines[0]) and EXPORTED_COLUMNS.search(heading)
+    return None if not is_heading or EXPORTED_COLUMNS.search(lines[0]) else [heading, *lines[1:]]
 
 
 #: The mark before a cell, with its alignment and style.

@@ -1,6 +1,8 @@
 """Forms in which Oracle's clients export rows: wait views and ASH, each with the same answer."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import zip_longest
+from textwrap import wrap
 
 import pytest
 
@@ -130,10 +132,36 @@ def html(rows):
     return f"<table><tr>{''.join(f'<th>{name}' for name in rows[0])}{body}</table>"
 
 
+def grid(rows, width=24):
+    """A grid table of reStructuredText has a rule between rows; a cell may have several lines."""
+    heading, *body = (
+        "".join(
+            f"|{'|'.join(f' {part:{width}} ' for part in parts)}|\n"
+            for parts in zip_longest(*(wrap(str(cell), width) for cell in cells), fillvalue="")
+        )
+        for cells in [list(rows[0]), *(row.values() for row in rows)]
+    )
+    rule, double = (f"+{(stroke * (width + 2) + '+') * len(rows[0])}\n" for stroke in "-=")
+    return rule + heading + double + "".join(f"{line}{rule}" for line in body)
+
+
+def narrow_grid(rows):
+    return grid(rows, width=14)
+
+
+def words(rows):
+    """CSV of Metabase and Excel, whose headings are in words."""
+    heading = ",".join(name.replace("_", " ").title() for name in rows[0])
+    return f"{heading}\n" + "".join(f"{','.join(map(str, row.values()))}\n" for row in rows)
+
+
 FORMS = [printed, powershell, developer_xml, developer_inserts, stacked]
 
 
-@cases("form", [*FORMS, numbered, boxed, frame, confluence, loader, repr, html])
+@cases(
+    "form",
+    [*FORMS, numbered, boxed, frame, confluence, loader, repr, html, grid, narrow_grid, words],
+)
 def test_rows_of_a_wait_view(figures, form):
     result = figures(form(WAITS), elapsed_s=600)
     assert (result.reads.count, result.writes.count) == (9434, 1368)
@@ -184,7 +212,13 @@ def test_values_that_continue_in_another_line_are_refused(figures, form):
         figures(form(WAITS).replace("path read", "path\nread"), elapsed_s=600)
 
 
-@cases("form", FORMS)
+def objects(rows):
+    """Rows of python-oracledb, whose times are objects."""
+    times = [datetime(2024, 10, 14, 10, 0, second) for second in range(len(rows))]
+    return repr([{**row, "SAMPLE_TIME": at} for row, at in zip(rows, times, strict=True)])
+
+
+@cases("form", [*FORMS, words, objects])
 def test_samples_of_ash(tmp_path, form):
     (path := tmp_path / "ash.txt").write_text(form(SAMPLES))
     assert find_evidence([path]).ash == [path]
@@ -244,6 +278,19 @@ def test_samples_with_times_since_1970(tmp_path, unit):
     ash = read_ash(path)
     assert ash.began == datetime(2024, 10, 14, 10)
     assert ash.samples["time_ns"].to_pylist() == [s * 10**9 for s in range(12)]
+
+
+def test_samples_with_times_of_a_spreadsheet(tmp_path):
+    """The day of 1970-01-01 is 25569 in Excel and LibreOffice."""
+    begin = datetime(2024, 10, 14, 10)
+    days = (begin - datetime(1970, 1, 1)) / timedelta(days=1) + 25569
+    rows = "".join(f"{days + s / 86400:.9f},133,WAITING,{WAITS[0]['EVENT']}\n" for s in range(12))
+    (path := tmp_path / "ash.csv").write_text(f"SAMPLE_TIME,SESSION_ID,SESSION_STATE,EVENT\n{rows}")
+    ash = read_ash(path)
+    assert abs(ash.began - begin) < timedelta(milliseconds=1)
+    # A unit in the last place is 86 us.
+    seconds = [ns / 1e9 for ns in ash.samples["time_ns"].to_pylist()]
+    assert seconds == pytest.approx(list(range(12)), abs=1e-3)
 
 
 def test_sqlcl_underlines_with_low_lines(figures):

@@ -54,10 +54,10 @@ _FEEDBACK = re.compile(
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\b", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
-#: The start of rows that are commands, records of several lines, or below several headings.
+#: The start of rows in commands, objects or records of several lines, or below several headings.
 _COMMANDS = re.compile("^insert into |<COLUMN NAME=", re.IGNORECASE | re.MULTILINE)
 _WRAPPED = re.compile(
-    rf"{_COMMANDS.pattern}|^[A-Z]\w+ +: |^ *-[- ]*\n *[A-Z].*\n *-[- ]*$",
+    rf"{_COMMANDS.pattern}|^[A-Z]\w+ +: |^ *-[- ]*\n *[A-Z].*\n *-[- ]*$|\A[\s\[]*+\{{\s*+'",
     re.IGNORECASE | re.MULTILINE,
 )
 #: Exports that are longer are not unwrapped.
@@ -152,17 +152,17 @@ def read_spooled(
         head = head_of(path, _START_BYTES)
         if head.startswith("PAR1"):
             return _of_parquet(path, names)
-        if JSON_ROWS.match(head):
+        if JSON_ROWS.match(head) and not _WRAPPED.search(head):
             return _of_text(path, text_of(path), names)
         is_long = path.stat().st_size > _UNWRAPPED_BYTES_MAX
         # Below the heading of a CSV, a command is in the text of a statement.
         commands = _COMMANDS.search(head)
         if is_long and commands and not EXPORTED_COLUMNS.search(head, 0, commands.start()):
-            text = f"more than {_UNWRAPPED_BYTES_MAX >> 20} MiB of INSERT commands or XML"
-            raise FileTooLarge(text, "export the rows as CSV")
+            problem = f"more than {_UNWRAPPED_BYTES_MAX >> 20} MiB of INSERT commands or XML"
+            raise FileTooLarge(problem, "export the rows as CSV")
         # A longer text is read in batches.
         if not is_long and _WRAPPED.search(head):
-            return _of_lines(path, unwrapped(text_of(path)).splitlines(), names)
+            return _of_text(path, unwrapped(text_of(path)), names)
         with opened_text(path) as file:
             return _of_lines(path, _bounded(file, on_progress), names)
 
@@ -362,6 +362,8 @@ _TIMESTAMP = re.compile(
 )
 #: Seconds since 1970, of the years 2001 to 2286, with decimals or in ms, us or ns.
 _SINCE_1970 = re.compile(r"([1-9]\d{9})((?:\d{3}){0,3})(?:\.(\d{1,9}))?")
+#: Days of the years 1954 to 2119 in spreadsheets, where 1970-01-01 is day 25,569.
+_SERIAL = re.compile(r"([2-7]\d{4})[.,](\d{5,12})")
 _AFTERNOON = ("P", "p", "下", "오후", "午後")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -406,13 +408,17 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
     """Nanoseconds since 1970 of a date and time; None for other texts.
 
     Forms are ``2024-10-14 12:34:56.789``, ``2024-10-14T12:34:56Z``, ``14-OCT-24 12.34.56.789 PM``,
-    ``14.10.24 12:34:56,789000``, ``2024/10/14`` and ``1728909296789``, of s, ms, us or ns. Offsets
-    from UTC are applied, names of zones are not, because only differences of times are used.
+    ``14.10.24 12:34:56,789000``, ``2024/10/14``, ``1728909296789``, of s, ms, us or ns, and
+    ``45579.52426``, of a spreadsheet. Offsets from UTC are applied, names of zones are not, because
+    only differences of times are used.
     """
     text = text.strip()
     if since_1970 := _SINCE_1970.fullmatch(text):
         fraction = since_1970[2] + (since_1970[3] or "")
         return _within(int(since_1970[1] + fraction.ljust(9, "0")[:9]))
+    if serial := _SERIAL.fullmatch(text):
+        part_ns = int(serial[2]) * _DAY_NS // 10 ** len(serial[2])
+        return _within((int(serial[1]) - 25_569) * _DAY_NS + part_ns)
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -469,7 +475,7 @@ def has_seconds_in(text: str) -> bool:
     """Whether the date is followed by a time of day with seconds."""
     match = _TIMESTAMP.fullmatch(text.strip())
     has_second = match is not None and match["second_of_minute"] is not None
-    return has_second or _SINCE_1970.fullmatch(text.strip()) is not None
+    return has_second or any(form.fullmatch(text.strip()) for form in (_SINCE_1970, _SERIAL))
 
 
 def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime:
