@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from oracle_reports import tkprof
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed
 from spillcast.evidence.postgres.languages import ENGLISH
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
@@ -107,6 +108,9 @@ def test_messages_of_a_server_are_read_in_any_language(
             assert figures_of(path, text.encode()) == [(819200, QUERY, 0.9005)], name
             assert (kind := recognise(path)) is not None
             assert kind.name == "plans", name
+        (mixed := tmp_path / "mixed.txt").write_text(forms["log"] + tkprof())
+        with pytest.raises(EvidenceMixed):
+            recognise(mixed)
     # A client that fetches rows in parts: the file is removed with the last part.
     begun, *ended = extended.format("500.000", QUERY), part.format("250.000", QUERY)
     lines = [f"{log}:  {text}" for text in (begun, removed, *ended)]

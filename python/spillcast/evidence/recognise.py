@@ -39,6 +39,7 @@ _SOURCES = {
     for source, mark in (
         ("a plan or a log of PostgreSQL",
          r"\(cost=\d++\.\d\d\.\.\d++\.\d\d rows=\d++ width=\d++\)|\bLOG:  temporary file: path"
+         r"|[^\W\d_] ?:  [^\"«»\d\n]{5,40}[\"«»][^\"«»\n]{,200}/pgsql_tmp\d++\.\d"
          r"|^[^\w\n]*+(?:Plan\W++)?Node[ -]Type\"?[:>]"),
         # The heading, if numbers follow below.
         ("rows of pg_stat_statements",

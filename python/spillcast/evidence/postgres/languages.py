@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from contextlib import suppress
 from functools import cache
+from itertools import chain, islice
 
 #: The words of a level in all languages that have a word of their own for it.
 _LEVELS = {
@@ -85,6 +86,8 @@ _SUBJECTS = (
 )
 #: Fewer bytes may be a word by chance, and fewer bytes that continue characters may be UTF-8.
 _WORD_BYTES_MIN, _CHANCE_BYTES = 4, 3
+#: This many words decide.
+_WORDS_MAX = 100
 #: A word before a colon or the end of a cell.
 _WORD = re.compile(rb"(?:^|(?<=[ \t\",]))([^ \t\n\":,]{4,40})(?= ?:|[\",])", re.MULTILINE)
 
@@ -113,8 +116,8 @@ def in_utf8(content: bytes) -> bytes:
     """
     if _is_utf8(content):
         return content
-    words = (match[1] for match in _WORD.finditer(content))
-    votes = Counter(name for word in words for name in _encodings_by_word().get(word, ()))
+    words = (_encodings_by_word().get(match[1], ()) for match in _WORD.finditer(content))
+    votes = Counter(chain.from_iterable(islice(filter(None, words), _WORDS_MAX)))
     if not votes:
         return content
     [(encoding, _)] = votes.most_common(1)
