@@ -33,9 +33,7 @@ def drawn_storage(seed):
     draws = np.random.default_rng(seed)
     base = lookup(str(draws.choice(["aws-gp3", "aws-io2", "aws-i4i-large"])))
     limits = [
-        replace(
-            operations_limit("iops", 10 ** draws.uniform(2, 5), burst=10), operation_bytes=262144
-        ),
+        replace(operations_limit(10 ** draws.uniform(2, 5), burst=10), operation_bytes=262144),
         bytes_limit("throughput", 10 ** draws.uniform(6.5, 10), burst=1 << 20),
     ]
     if draws.integers(3) == 0:

@@ -332,9 +332,9 @@ class ParquetTable:
             yield batch
 
 
-def any_table_of(path: Path, hint: str | None = None) -> Table:
+def any_table_of(path: Path) -> Table:
     """All columns of any Parquet file. InputError if it is damaged."""
-    with reading(path, hint):
+    with reading(path, "export it again"):
         file = _core.ParquetReader(path)
         fields = file.fields()
         _check_size(file.row_groups(), len(fields))

@@ -83,7 +83,7 @@ def test_a_recording_is_shown(spilled):
 
 
 def test_stated_limits_are_shown(tmp_path):
-    limits = [operations_limit("iops", 3000), bytes_limit("bytes", 125 << 20)]
+    limits = [operations_limit(3000), bytes_limit("bytes", 125 << 20)]
     groups = [
         spread(op, 4096, [5e-4], pattern="random", access="direct") for op in ("read", "write")
     ]

@@ -97,7 +97,7 @@ def test_a_trace_in_a_pipe(trace):
 LONG = """
 import sys
 from spillcast.evidence import open as opened
-opened.rereadable.__kwdefaults__["bytes_max"] = 1000
+opened.TEXT_BYTES_MAX = 1000
 from spillcast.cli import main
 sys.argv = ["spillcast", *sys.argv[1:]]
 main()
@@ -126,8 +126,9 @@ def test_a_trace_that_is_too_long_to_keep_is_streamed(trace):
 def test_a_pipe_that_is_opened_twice_is_kept_once(trace):
     twice = (
         "import os\n"
-        "from spillcast.evidence.open import rereadable\n"
-        "inodes = [os.stat(rereadable('-', bytes_max=1000)).st_ino for _ in range(2)]\n"
+        "from spillcast.evidence import open as opened\n"
+        "opened.TEXT_BYTES_MAX = 1000\n"
+        "inodes = [os.stat(opened.rereadable('-')).st_ino for _ in range(2)]\n"
         "print(inodes[0] == inodes[1], len(open(0, 'rb').read()))\n"
     )
     content = trace.read_bytes()

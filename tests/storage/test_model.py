@@ -114,13 +114,13 @@ def test_a_bandwidth_ceiling_is_estimated_if_it_is_reached(bus):
 
 
 def test_stated_servers_and_limits_apply_without_measured_depths():
-    limits = [operations_limit("iops", 3000, burst=100), bytes_limit("bytes", 125 << 20, burst=1e6)]
+    limits = [operations_limit(3000, burst=100), bytes_limit("bytes", 125 << 20, burst=1e6)]
     groups = [group("read", size, 1, 500e-6) for size in (4096, 1 << 20)]
     model = Model(Storage("rented", RENTED, groups, limits=limits))
     # Operations covered by the burst have no wait, at any depth.
     assert model.latency("read", 4096).mean_s == pytest.approx(500e-6)
     assert model.latency("read", 4096, depth=8).mean_s == pytest.approx(500e-6)
-    bus = Model(Storage("bus", RENTED, groups, limits=[operations_limit("iops", 3000)]))
+    bus = Model(Storage("bus", RENTED, groups, limits=[operations_limit(3000)]))
     assert bus.latency("read", 4096).mean_s == pytest.approx(500e-6 + 1 / 3000)
     assert bus.latency("read", 4096, depth=8).mean_s == pytest.approx(8 / 3000)
     assert not model.latency("read", 4096, depth=8).extrapolated
@@ -139,7 +139,7 @@ def test_the_lasting_latency_excludes_short_bursts():
     groups = [group("read", 4096, 1, 100e-6)]
 
     def lasting_s(burst, depth):
-        limits = [operations_limit("iops", 1000, burst=burst)]
+        limits = [operations_limit(1000, burst=burst)]
         model = Model(Storage("rented", RENTED, groups, limits=limits))
         return model.latency("read", 4096, depth=depth, lasting=True).mean_s
 

@@ -224,11 +224,11 @@ def _expand(argument: str) -> list[Path]:
     raise PathMissing("there is no such file or folder", hint, argument)
 
 
-def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
+def rereadable(argument: str) -> Path:
     """The path of an argument; ``-`` is standard input.
 
     An unnamed temporary file with the content of a pipe takes over its descriptor. If the content
-    exceeds ``bytes_max``, a trace remains a pipe, because it is read only once; other kinds raise
+    exceeds TEXT_BYTES_MAX, a trace remains a pipe, because it is read only once; other kinds raise
     FileTooLarge.
     """
     path = STDIN if argument == "-" else Path(argument)
@@ -240,16 +240,16 @@ def rereadable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     except OSError as error:
         raise EvidenceMissing(str(error.strerror), "give a file", path) from error
     if not stat.S_ISREG(status.st_mode) and status.st_ino not in _REFILLED:
-        _pipe_to_file(path, descriptor, bytes_max)
+        _pipe_to_file(path, descriptor)
     return path
 
 
-def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
+def _pipe_to_file(path: Path, descriptor: int) -> None:
     """Replaces a pipe's descriptor by a file with the pipe's content."""
     with ExitStack() as stack:
         pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
         kept = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
-        while (block := pipe.read(_BUFFER_BYTES)) and kept.tell() + len(block) <= bytes_max:
+        while (block := pipe.read(_BUFFER_BYTES)) and kept.tell() + len(block) <= TEXT_BYTES_MAX:
             kept.write(block)
         kept.write(block)
         kept.flush()
@@ -258,7 +258,7 @@ def _pipe_to_file(path: Path, descriptor: int, bytes_max: int) -> None:
         if not block:
             return
         if kind_of(path, score_min=0.0) not in (None, "traces"):
-            raise FileTooLarge(f"more than {bytes_max >> 20} MiB", "give a file", path)
+            raise FileTooLarge(f"more than {TEXT_BYTES_MAX >> 20} MiB", "give a file", path)
         stack.pop_all()
         _refill_pipe(kept, pipe, descriptor)
 

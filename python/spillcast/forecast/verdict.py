@@ -135,7 +135,7 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
         kind=kind,
         sentences=lines,
         temp_share=None if query.unknown_share else _share(query, temp_s(query)),
-        data_share=_share(query, _term_s(query, DATA_READS)),
+        data_share=_share(query, _data_reads_s(query)),
         fixes=gaining,
     )
 
@@ -177,8 +177,8 @@ def _independent_terms(query: Forecast) -> list[Term]:
     return [t for t in query.terms if t.op is None and t.name not in excluded]
 
 
-def _term_s(query: Forecast, name: str) -> float:
-    return sum(term.baseline_s for term in query.terms if term.name == name)
+def _data_reads_s(query: Forecast) -> float:
+    return sum(term.baseline_s for term in query.terms if term.name == DATA_READS)
 
 
 def _io_name(query: Forecast) -> str:
@@ -201,7 +201,7 @@ def _share(query: Forecast, s: float) -> float:
 
 
 def _kind(query: Forecast) -> VerdictKind:
-    observed_s, data_s = query.observed_s, _term_s(query, DATA_READS)
+    observed_s, data_s = query.observed_s, _data_reads_s(query)
     saved = 1 - query.ceiling_s / observed_s if observed_s else 0.0
     if saved >= PROBLEM_SHARE:
         return "storage"
@@ -214,7 +214,7 @@ def _where_time_goes(query: Forecast, kind: VerdictKind) -> str:
     """A sentence about where the time goes."""
     of = query.subject or f"this query{query.recorded_text}"
     of = of if query.part is None else "this part"
-    times_s = temp_s(query), _term_s(query, DATA_READS)
+    times_s = temp_s(query), _data_reads_s(query)
     temp_share, data_share = (format_share(_share(query, s)) for s in times_s)
     io, comma = _io_name(query), "," if "," in of else ""
     other = _largest_other_term(query)

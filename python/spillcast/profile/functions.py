@@ -23,6 +23,8 @@ _COMPILED = "compiled at run time"
 _MODULES_NAMED = 3
 #: A flame graph is cut off at the first row with a smaller share of the samples.
 _ROW_SHARE_MIN = 0.02
+#: Narrower frames and deeper rows of a flame graph are not drawn; a page has some 1,000 px.
+_FRAME_SHARE_MIN, _ROWS_MAX = 0.004, 60
 STACKS_FILE = "stacks.json"
 
 
@@ -263,8 +265,8 @@ def flame(stacks: Stacks) -> Frame:
     return root
 
 
-def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[str, Any]]:
-    """The frames of a flame graph by rows, without those whose share is below ``share_min``.
+def drawn_frames(root: Frame) -> list[dict[str, Any]]:
+    """The frames of a flame graph by rows, without the narrowest.
 
     The graph is cut off at the first row that has less than 2 % of all samples. ``start`` and
     ``share`` are shares of the width of the graph.
@@ -272,7 +274,7 @@ def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[s
     total = root.samples or 1
     frames: list[dict[str, Any]] = []
     level = [(0.0, root)]
-    for depth in range(rows_max):
+    for depth in range(_ROWS_MAX):
         if sum(frame.samples for _, frame in level) < _ROW_SHARE_MIN * total:
             break
         below: list[tuple[float, Frame]] = []
@@ -281,7 +283,7 @@ def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[s
             function = {"function": frame.name, "module": frame.module}
             frames.append(function | {"depth": depth, "start": start, "share": share})
             for callee in sorted(frame.callees.values(), key=lambda f: (-f.samples, f.name)):
-                if callee.samples >= share_min * total:
+                if callee.samples >= _FRAME_SHARE_MIN * total:
                     below.append((start, callee))
                 start += callee.samples / total
         level = below

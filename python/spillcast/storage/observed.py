@@ -110,7 +110,7 @@ def limits_storage(text: str, value: str) -> Storage:
     limits: list[Limit] = []
     if "iops" in given:
         iops = parse_rate(given["iops"], f"{text}: iops")
-        limits.append(operations_limit("iops", _positive(text, iops), burst=iops * BURST_S))
+        limits.append(operations_limit(_positive(text, iops), burst=iops * BURST_S))
     if "throughput" in given:
         bytes_per_s = parse_bytes_per_s(given["throughput"], f"{text}: throughput")
         burst = _positive(text, bytes_per_s) * BURST_S

@@ -75,10 +75,10 @@ class Limit:
 BURST_S = 0.1
 
 
-def operations_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
+def operations_limit(per_s: float, *, burst: float = 0.0) -> Limit:
     """A limit of ``per_s`` operations per second, reads plus writes, with a burst of operations."""
     ns = 1e9 / per_s
-    return Limit(name, ns, ns, ns, ns, burst_ns=burst * ns)
+    return Limit("iops", ns, ns, ns, ns, burst_ns=burst * ns)
 
 
 def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:

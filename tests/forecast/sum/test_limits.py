@@ -47,16 +47,16 @@ DEVICE = Limit(
         ([DEVICE], 1000 * 0.003 + 500 * 0.003, False),
         # With two limits it waits for the longer one.
         (
-            [operations_limit("iops", 500), bytes_limit("throughput", 250 * M)],
+            [operations_limit(500), bytes_limit("throughput", 250 * M)],
             1000 * 0.003 + 500 * (0.004 + 0.001),
             False,
         ),
         # 1,500 operations at 100 a second take 15 s, of which a burst of 600 saves 6.
-        ([operations_limit("iops", 100, burst=600)], 9, True),
+        ([operations_limit(100, burst=600)], 9, True),
         # A burst that covers everything costs nothing.
-        ([operations_limit("iops", 100, burst=1500)], 1.5, False),
+        ([operations_limit(100, burst=1500)], 1.5, False),
         # A read is one operation, a write of 1 MiB four: 3,000 operations, four at once.
-        ([replace(operations_limit("iops", 500, burst=4), operation_bytes=256 * K)], 6, True),
+        ([replace(operations_limit(500, burst=4), operation_bytes=256 * K)], 6, True),
     ],
 )
 def test_operations_wait_for_limits(baseline, limits, waits_s, is_limited):

@@ -169,7 +169,7 @@ def read_spooled(
 
 def _of_parquet(path: Path, names: Mapping[str, str]) -> Spooled:
     """The columns with the types of the export; a reader reports a type that it cannot use."""
-    table, columns = any_table_of(path, "export it again"), dict[str, ColumnValues]()
+    table, columns = any_table_of(path), dict[str, ColumnValues]()
     for title in table.column_names:
         if (name := names.get(normal_name(title))) is not None:
             columns.setdefault(name, table[title])

@@ -30,9 +30,9 @@ def multiples(max_value: float, count: int, steps: Sequence[float]) -> list[floa
     return [round(step * n, 10) for n in range(int(max_value / step + 1e-9) + 1)]
 
 
-def duration_ticks(max_s: float, count: int = 6) -> list[float]:
-    """Round durations (s) from 0 to ``max_s``, about ``count`` of them."""
-    return multiples(max(max_s, 1e-9), count, _STEPS_S)
+def duration_ticks(max_s: float) -> list[float]:
+    """Round durations (s) from 0 to ``max_s``, about five of them."""
+    return multiples(max(max_s, 1e-9), 5, _STEPS_S)
 
 
 def clock(seconds: float) -> str:

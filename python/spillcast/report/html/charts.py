@@ -432,7 +432,7 @@ def lines_by_size(
         y_ticks, y = scatter_ticks(low_s, high_s), log_scale(low_s, high_s)
     else:
         max_s: float = 1.05 * max(ends_s)
-        y_ticks, y = [(s, clock(s)) for s in duration_ticks(max_s, 5)], lambda s: s / max_s
+        y_ticks, y = [(s, clock(s)) for s in duration_ticks(max_s)], lambda s: s / max_s
     shapes, marks, legend = "", "", []
     for (name, of), colour, shape, dash in zip(
         series.items(), SERIES, _SHAPES, _DASHES, strict=False

@@ -43,8 +43,6 @@ from spillcast.tables import Table
 from spillcast.units import format_bytes, format_count, format_duration
 
 _STATEMENTS_MAX, _TEXT_MAX, _FUNCTIONS_MAX, _FILES_MAX = 12, 4000, 40, 8
-#: Narrower frames and deeper rows of a flame graph are not drawn; a page has some 1,000 px.
-_SHARE_MIN, _ROWS_MAX = 0.004, 60
 
 
 def add_runs(
@@ -111,7 +109,7 @@ def _functions(recording: Recording) -> Functions | None:
         drawn_s=root.samples / stacks.samples_per_s,
         words=[cpu_text(recording, stacks), *result.warnings],
         rows=[{key: row[key] for key in keys} for row in result.rows[:_FUNCTIONS_MAX]],
-        frames=drawn_frames(root, share_min=_SHARE_MIN, rows_max=_ROWS_MAX),
+        frames=drawn_frames(root),
     )
 
 
