@@ -41,6 +41,8 @@ _EXAMPLE = (
 #: The usual size of an operation.
 _SIZE = "256K"
 _FLAGS = re.IGNORECASE | re.MULTILINE
+#: A line with a member of an object in JSON.
+_MEMBER = re.compile(r'^\s*+"\w++"\s*+:', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,13 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
     return sizes
 
 
+def _is_part_of_json(text: str) -> bool:
+    """Whether a text has members of JSON, and not the whole objects."""
+    braces = re.sub("[^{}]++", "", text)
+    is_whole = braces.count("{") == braces.count("}") and not braces.startswith("}")
+    return not is_whole or (not braces and _MEMBER.search(text) is not None)
+
+
 def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
     """Raises an InputError with the figures to give in place of the plan."""
     text = unwrapped(text_of(path))
@@ -205,7 +214,7 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
         if not sizes:
             continue
         spilled_bytes = int(sum(map(sum, sizes.values())))
-        is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
+        is_cut = LEFT_OUT.search(text) is not None or _is_part_of_json(text)
         # The largest size may be a rounded sum of the others; in JSON, stages are sums, too.
         limits = ((9 if "data" in name else 2.1, each) for name, each in sizes.items() if name)
         is_cut |= any(max(each) < sum(each) <= limit * max(each) for limit, each in limits)

@@ -214,6 +214,11 @@ def test_damaged_files_and_options_of_other_evidence_are_refused(tmp_path, remot
         ('{"executionTime": "9m", "spilledDataSize": "6GB", "operatorSummaries": ['
          '{"spilledDataSize": "2GB"}, {"spilledDataSize": "4GB"}, {"spilledDataSize": "2GB"}]}\n',
          "elapsed=9m,spilled=SIZE"),
+        # An operator without spilled bytes between others.
+        ('      "spilledDataSize" : "0B"\n    }, {\n      "stageId" : 1,\n',
+         "elapsed=ELAPSED,spilled=SIZE"),
+        ('      "outputPositions" : 0,\n      "spilledDataSize" : "0B",\n',
+         "elapsed=ELAPSED,spilled=SIZE"),
         ("num bytes spilled to disk due to memory pressure total (min, med, max)\n"
          "927,6 MiB (0,0 B, 110,2 MiB, 927,6 MiB)\npeak memory usage total (min, med, max)\n"
          "2,1 GiB (64,0 MiB, 256,0 MiB, 1024,0 MiB)\n",
