@@ -27,9 +27,11 @@ LONG := $(addprefix tests/,engines/tpc/test_tpc.py lab/io_size/test_on_emulated.
 # What ends recorders at drawn moments, with more of them than daily.
 KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
 	recording/test_killed.py storage/test_probe.py)
-# More workers than cores: tests wait for servers and slow storage for much of their time. One that
+# More workers than cores: tests wait for servers and slow storage for most of their time. One that
 # ends is not replaced, for pytest-xdist then waits forever.
-PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+WORKERS := 4
+test-python: WORKERS := 6
+PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
 # once more, alone, and named.
 AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }

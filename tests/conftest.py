@@ -50,11 +50,14 @@ settings.load_profile("spillcast")
 #: The longest files begin first, so that no worker still runs one while the others idle.
 LONGEST = (
     "tests/engines/postgres/live/", "tests/engines/postgres/move/", "tests/engines/mysql/",
-    "tests/engines/clickhouse/", "tests/fuzz/",
+    "tests/engines/clickhouse/", "tests/test_guides.py", "tests/fuzz/",
+    "tests/recording/test_blind_spots.py", "tests/recorder/test_recorder.py",
     "tests/cli/test_storage.py", "tests/recording/test_writer.py",
     "tests/engines/postgres/test_postgres_check.py", "tests/recording/test_killed.py",
     "tests/storage/test_rehearse_command.py", "tests/storage/test_probe.py",
     "tests/recording/test_counts.py", "tests/recording/test_recognition.py",
+    "tests/recording/test_temp_files.py", "tests/recording/test_unrecognised.py",
+    "tests/report/test_server_page.py", "tests/test_tidy.py",
     "tests/forecast/sum/test_sampling.py", "tests/storage/test_bounded.py",
     "tests/engines/test_paper_engine.py", "tests/report/test_report_secrets.py",
     "tests/report/test_report_pages.py", "tests/lab/test_verify.py",
