@@ -1,6 +1,7 @@
 """How tests run spillcast and the programs that it records."""
 
 import errno
+import functools
 import importlib.util
 import json
 import os
@@ -122,22 +123,28 @@ def spill_in(places, *options):
     return target("spill", "--file", places.temp / "spill", "--base", places.base, *options)
 
 
-def available(capture):
-    """The name of a capture source; skips the test where it cannot be used."""
+@functools.cache
+def refusal(capture):
+    """The error with which a capture source is refused here, None if it can be used."""
     try:
         _core.try_source(capture)
     except OSError as error:
+        return error
+    return None
+
+
+def available(capture):
+    """The name of a capture source; skips the test where it cannot be used."""
+    if (error := refusal(capture)) is not None:
         pytest.skip(f"{capture} is not to be had here: {error.strerror}")
     return capture
 
 
 def bpf_is_built():
     """Skips the test where the core was built without the eBPF programs, by BPF=no."""
-    try:
-        _core.try_source("bpf")
-    except OSError as error:
-        if error.errno == errno.ENOSYS:
-            pytest.skip("the core was built with BPF=no")
+    error = refusal("bpf")
+    if error is not None and error.errno == errno.ENOSYS:
+        pytest.skip("the core was built with BPF=no")
 
 
 def refused_calls(under):
