@@ -239,20 +239,25 @@ def sleeps(server, client):
 def test_a_query_whose_waits_were_thinned_out_is_reported(newest, tmp_path, monkeypatch):
     monkeypatch.setattr(recordings_of_server, "ROWS_MAX", 500)
     output = tmp_path / "server.spills"
-    matches = []
+    matches, observed, done = [], threading.Event(), threading.Event()
+
+    def until_done(_recorder, status):
+        if done.is_set() and not status["active"]:
+            raise KeyboardInterrupt
 
     def watch():
         matches.append(record_all_of_postgres(
-            newest.dsn, output, options=RecordOptions(duration_s=6.0), notify=lambda _: answer.set()
+            newest.dsn, output, options=RecordOptions(duration_s=60.0),
+            notify=lambda _: observed.set(), on_status=until_done,
         ))  # fmt: skip
 
-    answer = threading.Event()
     thread = threading.Thread(target=watch)
     with newest.client() as client:
         thread.start()
-        assert answer.wait(60)
+        assert observed.wait(60)
         client.run(SORT)
         client.result()
+        done.set()
         thread.join()
     (recording,) = matches
     assert recording.recordings == []
