@@ -2,16 +2,21 @@
 
 import json
 import zipfile
+from datetime import UTC, datetime
 
 import fsspec
 import pytest
 
 from cases import cases
+from evidence import change, known, waits
 from harness import spillcast
-from spark_logs import CODECS, text, two_stages, zstd
+from spark_logs import BEGIN_MS, CODECS, text, two_stages, zstd
 from spillcast.errors import SpillcastError
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.spark import read_application
+from spillcast.evidence.spark.observed import observed
+from spillcast.recording.observed import TempKind
+from spillcast.recording.writer import RecordingWriter
 
 
 def code_of(path):
@@ -251,3 +256,20 @@ def test_a_folder_of_logs_names_its_first_log(tmp_path):
     with pytest.raises(SpillcastError) as raised:
         find_evidence([folder.parent])
     assert str(folder) in raised.value.hint
+
+
+def test_waits_of_an_executor_are_divided_among_the_tasks_of_their_time(tmp_path):
+    """Tasks write 200 MB in 4 s and in 3 s, and one moves 1 GB from 5 s to 10 s."""
+    (log := tmp_path / "log").write_bytes(text(two_stages()))
+    writer = RecordingWriter(tmp_path / "executor.spill")
+    # Their middles are before any task, while the first two run, and while the last does.
+    spans = ((400_000_000, 0.2), (1_700_000_000, 0.7), (6_500_000_000, 1.0))
+    writer.add_waits(waits([(1, "write", 1 << 20, at_ns, round(s * 1e9)) for at_ns, s in spans]))
+    recorded = writer.finish(known(11.0, 0, 3))
+    begun = datetime.fromtimestamp(BEGIN_MS / 1e3, UTC).isoformat()
+    shuffle = TempKind("spark", "shuffle", 100, 400_000_000, 3, 400_000_000, 1.9)
+    change(recorded, started_at=begun, recorded_s=11.0, temp_kinds=[shuffle])
+    tasks = observed(read_application(log), [recorded]).observed
+    shares = (200 / 4) / (200 / 4 + 200 / 3), (200 / 3) / (200 / 4 + 200 / 3)
+    assert tasks.coverage == 1.0
+    assert tasks.waits_s == pytest.approx([0.7 * shares[0], 0.7 * shares[1], 1.0])
