@@ -374,6 +374,16 @@ def test_a_subplan_of_citus_that_spills_is_a_run_of_its_own(plan_of):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.8505, 2500, 2510)
 
 
+def test_io_of_a_node_may_be_below_the_planning_of_its_task(plan_of):
+    """The coordinator spilled as well."""
+    planning = "        Planning:\n          Buffers: shared hit=9\n        Planning Time: 0.1 ms\n"
+    text = SUBPLAN.replace("        Planning Time: 0.1 ms\n", "")
+    text = text.replace("            Execution Time: 9.7 ms\n", planning)
+    temp = ", temp read=2600 written=2610"
+    counts = plan_of(text.replace("hit=10\nExecution", f"hit=10{temp}\nExecution"))
+    assert (counts.reads.count, counts.writes.count) == (2600, 2610)
+
+
 def test_an_excerpt_without_its_first_node_is_cut_with_and_without_elapsed_time(tmp_path):
     """Nodes above it may have spilled, so --elapsed is no remedy."""
     lines = ON_SEGMENTS.format(batches=1, wanted="").splitlines()[1:7]

@@ -186,8 +186,9 @@ class _Plan:
         self.worker: dict[str, Any] | None = None
         #: The column of the worker's line; its details are further right.
         self.worker_at = 0
-        #: ``planning``: whether planning, whose I/O is of no node, was the last heading.
-        self.buffers = self.ended = self.planning = False
+        self.buffers = self.ended = False
+        #: The column of the heading of planning, whose I/O is of no node.
+        self.planning: int | None = None
         #: Whether other text followed its lines, such as the next statement.
         self.is_left = False
 
@@ -209,20 +210,19 @@ class _Plan:
         else:
             self.plan["Plan"] = node
         self.nodes.append((at, node))
-        self.worker, self.planning = None, False
+        self.worker, self.planning = None, None
 
     def detail(self, line: str) -> bool:
         """Adds a line below a node; returns whether it was read or is known and skipped."""
         text = line.strip()
         indent = len(line) - len(line.lstrip())
-        if not text:
-            return True
-        if self.planning and text.startswith(("Buffers:", "I/O Timings:")):
+        is_planned = self.planning is not None and indent >= self.planning
+        if not text or (is_planned and text.startswith(("Buffers:", "I/O Timings:"))):
             return True
         if heading := _HEADING.fullmatch(line):
             self.headings.append((indent, heading["name"]))
         elif text in ("Planning:", "Planning"):
-            self.planning = True
+            self.planning = indent
         elif summary := _SUMMARY.match(line):
             # psql also prints its time below plans that were not executed and other statements.
             is_own = "Actual Rows" in self.plan["Plan"] and not self.is_left
