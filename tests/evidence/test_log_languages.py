@@ -10,7 +10,7 @@ import pytest
 
 from cases import cases
 from oracle_reports import tkprof
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, NoTempIo
 from spillcast.evidence.postgres.languages import ENGLISH
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
@@ -213,6 +213,16 @@ def test_a_log_in_an_unknown_language_never_looks_as_if_it_had_no_temp_file(tmp_
     with pytest.raises(EvidenceDamaged) as damaged:
         read_logs(path)
     assert "lc_messages" in str(damaged.value.hint)
+
+
+@cases("log, statement, file, simple, extended, part", LANGUAGES)
+def test_empty_files_are_no_spill_in_any_language(
+    tmp_path, log, statement, file, simple, extended, part
+):
+    messages = [file.format("base/pgsql_tmp/pgsql_tmp42.0", 0), simple.format("900.500", QUERY)]
+    for name, text in forms_of(log, statement, messages).items():
+        with pytest.raises(NoTempIo):
+            figures_of(tmp_path / f"pg.{name}", text.encode())
 
 
 #: From the same catalogues: a level and the limit of temp files.

@@ -48,7 +48,7 @@ _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
 #: A message about a temp file that is not empty, possibly within program code or in any language.
 _TEMP_FILE = re.compile(
     r"(?:temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+"
-    r"|pgsql_tmp\d+\.\d+(?![\w./]*+[^\w\n]{1,4}[^\d\n]{1,20}0\b)).*"
+    r"|pgsql_tmp\d+\.\d+(?![\w./]*+\s?[\\\"'«»”]{,4}[,、] ?[^\W\d_]{1,20}:? ?0\b)).*"
 )
 #: A size at the end of a log, which may be cut, and the bytes that contain it.
 _LINE_BYTES = 2048
