@@ -196,10 +196,9 @@ def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[fl
 
 
 def _is_part_of_json(text: str) -> bool:
-    """Whether a text has members of JSON, and not the whole objects."""
+    """Whether a text begins within an object of JSON."""
     braces = re.sub("[^{}]++", "", text)
-    is_whole = braces.count("{") == braces.count("}") and not braces.startswith("}")
-    return not is_whole or (not braces and _MEMBER.search(text) is not None)
+    return braces.startswith("}") or (not braces and _MEMBER.search(text) is not None)
 
 
 def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
@@ -214,13 +213,15 @@ def refuse_byte_counts(path: Path, _selection: Selection) -> Counts:
         if not sizes:
             continue
         spilled_bytes = int(sum(map(sum, sizes.values())))
-        is_cut = LEFT_OUT.search(text) is not None or _is_part_of_json(text)
+        times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
+        is_cut = LEFT_OUT.search(text) is not None or text.count("{") != text.count("}")
+        # Beside a counter of the whole query is its time.
+        is_cut |= not times and _is_part_of_json(text)
         # The largest size may be a rounded sum of the others; in JSON, stages are sums, too.
         limits = ((9 if "data" in name else 2.1, each) for name, each in sizes.items() if name)
         is_cut |= any(max(each) < sum(each) <= limit * max(each) for limit, each in limits)
         if not spilled_bytes and not is_cut:
             raise NoTempIo(f"this query of {engine} does not spill")
-        times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
         # With several runs, the right one is unknown. A number without a unit is in milliseconds.
         is_known = len(times) == 1 and not re.fullmatch(r"\d*+\.0*+[1-9]\d*+", times[0])
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if is_known else "ELAPSED"

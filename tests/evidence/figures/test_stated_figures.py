@@ -7,7 +7,13 @@ import pytest
 from cases import cases
 from evidence import storage
 from harness import only_line, spillcast
-from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError, TimesUnknown
+from spillcast.errors import (
+    EvidenceContradictory,
+    EvidenceUnsuited,
+    InputError,
+    NoTempIo,
+    TimesUnknown,
+)
 from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
@@ -256,3 +262,9 @@ def test_engines_that_count_only_bytes_name_their_figures(tmp_path, text, words)
     with pytest.raises(EvidenceUnsuited) as refused:
         read_figures([tmp_path / "plan.txt"])
     assert words in refused.value.hint
+
+
+def test_zero_bytes_beside_the_time_of_a_query_are_those_of_the_query(tmp_path):
+    (tmp_path / "plan.txt").write_text('  "executionTime": "2s",\n  "spilledDataSize": "0B",\n')
+    with pytest.raises(NoTempIo):
+        read_figures([tmp_path / "plan.txt"])
