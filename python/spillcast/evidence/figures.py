@@ -42,7 +42,7 @@ _EXAMPLE = (
 _SIZE = "256K"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 #: A line with a member of an object in JSON.
-_MEMBER = re.compile(r'^\s*+"\w++"\s*+:', re.MULTILINE)
+_MEMBER = re.compile(r'^[ \t]*+"\w++"\s*+:', re.MULTILINE)
 
 
 @dataclass(frozen=True)
