@@ -30,7 +30,7 @@ KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_
 # More workers than cores: tests wait for servers and slow storage for most of their time. One that
 # ends is not replaced, for pytest-xdist then waits forever.
 WORKERS := 4
-test-python: WORKERS := 6
+test-python: WORKERS := 5
 PARALLEL = -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
 # once more, alone, and named.

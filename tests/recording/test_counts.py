@@ -133,7 +133,7 @@ def test_names_that_are_not_utf8_are_recorded_and_read(tmp_path, capture):
 POSITIONS = """
 import ctypes, os, socket, sys, threading, time
 
-path, shape = sys.argv[1:]
+path, shape, capture = sys.argv[1:]
 SIZE, FLAGS = 4096, os.O_RDWR | os.O_CREAT
 
 def moved(op, fd):
@@ -161,6 +161,8 @@ for seeks, (near, _) in enumerate(pairs):
         os._exit(0)
 
 fd = os.open(path, FLAGS | (os.O_APPEND if shape == "appended" else 0))
+if capture == "perf":
+    time.sleep(0.3)  # so that perf events get to know the file on a busy machine, too
 moved("write", fd)
 if shape == "appended":
     os.close(fd)
@@ -232,7 +234,7 @@ def test_offsets_are_the_kernels_positions(tmp_path, capture, shape):
     file, output = tmp_path / "spill", tmp_path / "run.spill"
     result = completed(
         *("record", "--capture", capture, "--temp", tmp_path, "-o", output),
-        *("--", sys.executable, "-c", POSITIONS, file, shape),
+        *("--", sys.executable, "-c", POSITIONS, file, shape, capture),
     )
     printed = [line.split() for line in result.stdout.splitlines() if line.startswith("moved ")]
     waits = pq.read_table(output / "waits.parquet").to_pylist()
