@@ -124,27 +124,27 @@ def spill_in(places, *options):
 
 
 @functools.cache
-def refusal(capture):
-    """The error with which a capture source is refused here, None if it can be used."""
-    try:
-        _core.try_source(capture)
-    except OSError as error:
-        return error
-    return None
+def ensure_usable(capture):
+    """Tries a capture source. OSError if it cannot be used now; a success is remembered."""
+    _core.try_source(capture)
 
 
 def available(capture):
     """The name of a capture source; skips the test where it cannot be used."""
-    if (error := refusal(capture)) is not None:
+    try:
+        ensure_usable(capture)
+    except OSError as error:
         pytest.skip(f"{capture} is not to be had here: {error.strerror}")
     return capture
 
 
 def bpf_is_built():
     """Skips the test where the core was built without the eBPF programs, by BPF=no."""
-    error = refusal("bpf")
-    if error is not None and error.errno == errno.ENOSYS:
-        pytest.skip("the core was built with BPF=no")
+    try:
+        ensure_usable("bpf")
+    except OSError as error:
+        if error.errno == errno.ENOSYS:
+            pytest.skip("the core was built with BPF=no")
 
 
 def refused_calls(under):
