@@ -200,6 +200,20 @@ def test_psql_shows_the_time_of_a_call_in_any_language(tmp_path, time):
     assert figures_of(tmp_path / "session.txt", text.encode()) == [(819200, None, 90.0615)]
 
 
+@cases(
+    "line",
+    [
+        f"{AT}LOG:  elapsed time: 5.000 ms",
+        f"{AT}LOG:  retry after 5.000 ms",
+        "Latency: 5.000 ms",
+        'backup wrote "base/pgsql_tmp/pgsql_tmp42.1", size 99',
+    ],
+)
+def test_other_lines_in_english_are_no_time_of_a_call_and_no_temp_file(tmp_path, line):
+    text = f'{AT}LOG:  temporary file: path "base/pgsql_tmp/pgsql_tmp42.0", size 819200\n{line}\n'
+    assert figures_of(tmp_path / "pg.log", text.encode()) == [(819200, None, None)]
+
+
 @cases("level", ["ZPRÁVA", "LOG"])
 def test_a_log_in_an_unknown_language_never_looks_as_if_it_had_no_temp_file(tmp_path, level):
     path = tmp_path / "pg.log"

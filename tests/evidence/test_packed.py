@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import os
+import re
 import resource
 import sys
 import tarfile
@@ -19,7 +20,13 @@ import pytest
 from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spark_logs import text, two_stages, zstd
-from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge, InputError
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceUnknown,
+    EvidenceUnsuited,
+    FileTooLarge,
+    InputError,
+)
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.spark import read_application
 from spillcast.evidence.text import decoded, plain_copy, remove_copies
@@ -221,9 +228,10 @@ def test_traces_and_event_logs_are_read_behind_the_prefixes_of_a_shipper(tmp_pat
     assert (profile(trace).rows, read_application(log).log) == plain
 
 
-def in_csv(lines):
+def in_csv(lines, files=("a.trc",)):
     out = io.StringIO()
-    csv.writer(out).writerows([["time", "message"], *enumerate(lines)])
+    rows = [(files[at % len(files)], line) for at, line in enumerate(lines)]
+    csv.writer(out).writerows([["file", "message"], *rows])
     return out.getvalue()
 
 
@@ -261,6 +269,37 @@ def test_traces_and_event_logs_are_read_within_records(tmp_path, name):
     assert find_evidence([log]).spark == [log]
     assert find_evidence([trace]).traces == [trace]
     assert (profile(trace).rows, read_application(log).log) == plain
+
+
+def lines_of_trace(path):
+    write_trace(path, [("direct path read temp", 500, blocks(31))] * 9)
+    return path.read_text().splitlines()
+
+
+#: Records and strings of which some are missing, or that are of two programs.
+INCOMPLETE = {
+    "omitted strings": lambda lines: RECORDS["Java"](lines).replace('" +\n', '",\n[...]\n', 9),
+    "strings apart": lambda lines: "\n".join(f"assert f({json.dumps(line)})" for line in lines),
+    "omitted numbers": lambda lines: re.sub(r"\n +9 .*", "", RECORDS["bat"](lines)),
+    "hosts": lambda lines: "\n".join(
+        json.dumps({"host": at % 2, "message": line}) for at, line in enumerate(lines)
+    ),
+    "files": lambda lines: in_csv(lines, ("a.trc", "b.trc")),
+}  # fmt: skip
+
+
+@cases("name", INCOMPLETE)
+def test_records_that_are_not_a_whole_file_of_one_program_are_refused(tmp_path, name):
+    path = tmp_path / "run.trc"
+    path.write_text(INCOMPLETE[name](lines_of_trace(path)))
+    with pytest.raises(InputError):
+        profile(path)
+
+
+def test_an_archive_of_one_file_is_read_if_its_name_begins_as_that_of_attributes(tmp_path):
+    (path := tmp_path / "a.zip").write_bytes(zipped(others=["._0.trc"]))
+    with pytest.raises(EvidenceUnknown):
+        find_evidence([path])
 
 
 def test_a_cut_record_is_not_left_out(tmp_path):

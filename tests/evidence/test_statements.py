@@ -489,5 +489,8 @@ def test_a_row_in_a_string_of_a_program(rows_of):
 
 def test_rows_of_python_with_decimals(rows_of):
     values = {"calls": 40, "total_exec_time": Decimal("1234.5"), "temp_blks_read": 5}
-    [row] = rows_of(repr([{**values, "temp_blks_written": Decimal("6")}]))
+    text = repr([{**values, "temp_blks_written": Decimal("6")}])
+    [row] = rows_of(text)
     assert (row.elapsed_s, row.blocks) == (1.2345, 11)
+    with pytest.raises(EvidenceDamaged):
+        rows_of(text.replace("]", ", {'calls': 7, 'total_ex"))

@@ -26,11 +26,20 @@ LINE_OF_PLAN = re.compile(
 #: The start of a line of an extended SQL trace, and of an event of Spark.
 _LINE_OF_TRACE = r"(?:WAIT|PARSE|EXEC|FETCH) #\d+: ?\w+="
 LINE_OF_EVENT = r"\{\"Event\": ?\"(?:SparkListener|org\.apache\.spark)"
+_LINE_OF_LOG = re.compile(f"{_LINE_OF_TRACE}|{LINE_OF_EVENT}")
+#: What remains of a string without an end, and a mark of omitted strings.
+_CUT = re.compile(r"\"|\.{3}|…")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?>[\w.]+=(?:\"(?>[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
 _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>[^\"\\]|\\.)*+)\"")
 #: The heading of a CSV export of a logger.
 _HEADING_OF_LOG = re.compile(r"\"?[@\w][\w@. ]*+\"?(?>[,;\t]\"?[@\w][\w@. ]*+\"?)*+")
+#: The field with the host, container, file or process of a record.
+_ORIGIN = re.compile(
+    r"(?:.*[._@])?(?:host|pod|container|file|path|instance|stream|log_?stream|process)"
+    r"(?:_?name|_?id)?|(?:.*[._@])?pid",
+    re.IGNORECASE,
+)
 #: Messages of a server, whose records have more fields than the text.
 SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log)\":|duration: [\d.]+ ms\s+plan:"
@@ -106,9 +115,18 @@ def logged_records(lines: Lines) -> Lines | None:
     }
     # A record without the field would be a missing line.
     messages = with_figures.pop() if len(with_figures) == 1 else ()
-    if len(messages) != len(rows) or len(rows) < 2:
+    if len(messages) != len(rows) or len(rows) < 2 or _have_several_origins(rows):
         return None
     return "\n".join(message.removesuffix("\n") for message in messages).split("\n")
+
+
+def _have_several_origins(rows: list[dict[str, Any]]) -> bool:
+    """Whether records are of several hosts, containers, files or processes."""
+    origins: dict[str, set[str]] = {}
+    for row in rows:
+        for name in filter(_ORIGIN.fullmatch, row):
+            origins.setdefault(name, set()).add(str(row[name]))
+    return any(len(values) > 1 for values in origins.values())
 
 
 def _json_records(text: str) -> list[dict[str, Any]]:
@@ -242,15 +260,17 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             record = (1 if key["inner"] else len(braces)) if braces else None
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
-    is_cut = is_cut or record is not None or None in records
+    # Data closes its braces; code may be an excerpt.
+    is_cut = is_cut or record is not None or None in records or (text[0] in "[{" and braces != [])
     if is_cut or (records and LINE_OF_PLAN.search("".join(outside))):
         # A plan or a row is cut or broken, or the text has another plan.
         return [], ""
     if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
         return records, ""
-    if re.search(_LINE_OF_TRACE, strings[places[0]]):
-        # Other lines of a trace precede and follow; a string without an end has one that is cut.
-        return [], "" if '"' in "".join(outside) else "".join(strings)
+    if _LINE_OF_LOG.search(strings[places[0]]):
+        # A string without an end, a mark of omitted lines or code between strings: lines are lost.
+        is_whole = len(places) == 1 and not _CUT.search("".join(outside))
+        return [], strings[places[0]] if is_whole else ""
     return [], "".join(strings[places[0] : places[-1] + 1])
 
 

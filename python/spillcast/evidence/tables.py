@@ -32,6 +32,7 @@ _IN_ASCII = str.maketrans("│┃║─━═", "|||---")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 #: Rules of a grid table below its heading and between its rows.
 _DOUBLE_RULE, _SINGLE_RULE = re.compile(r"\s*\+[=+]+\+\s*"), re.compile(r"\s*\+[-+]+\+\s*")
+_NUMBER = re.compile(r"\s*[\d.,]+\s*")
 _CLOSING = tuple(_BARS)
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
@@ -203,8 +204,9 @@ def _with_rows_in_lines(lines: list[str]) -> list[str]:
         is_row = line.lstrip().startswith("|")
         cells = _split(line, True)
         above = _split(plain[-1], True) if is_row and is_in_row else []
-        if 1 < len(above) == len(cells):
-            pairs = zip(above, cells, strict=True)
+        pairs = list(zip(above, cells, strict=False))
+        # A number below a number is of the next row.
+        if 1 < len(above) == len(cells) and not any(map(_are_numbers, pairs)):
             plain[-1] = "|" + "".join(f" {cell} {more} |" for cell, more in pairs)
             continue
         plain.append(line)
@@ -215,6 +217,10 @@ def _with_rows_in_lines(lines: list[str]) -> list[str]:
         for at, line in enumerate(plain)
         if not (_SINGLE_RULE.fullmatch(line) and is_row_of[at - 1] and is_row_of[at + 1])
     ]
+
+
+def _are_numbers(cells: tuple[str, ...]) -> bool:
+    return all(map(_NUMBER.fullmatch, cells))
 
 
 def _is_end(line: str) -> bool:

@@ -304,7 +304,8 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
 def _single(members: Sequence[tuple[str, T]]) -> T:
     """The only member of an archive, of pairs of a name and a member; else EvidenceAmbiguous."""
     # macOS adds a file of attributes to each file.
-    members = [pair for pair in members if not PurePath(pair[0]).name.startswith("._")]
+    files = [pair for pair in members if not PurePath(pair[0]).name.startswith("._")]
+    members = files or members
     if len(members) != 1:
         few = ", ".join(name for name, _ in members[:3]) or "nothing"
         raise EvidenceAmbiguous(f"an archive of {len(members)} files: {few}", _UNPACK_HINT)

@@ -189,7 +189,9 @@ def _remarks(lines: Lines) -> Lines:
 def _line_prefixes(lines: Lines) -> Lines | None:
     """Removes quote marks of mail, comment marks, and line numbers."""
     unframed = [line for line in lines if not _FRAME.fullmatch(line)]
-    if len(unframed) < len(lines) and all(map(_BARRED_NUMBER.match, unframed)):
+    numbers = [int(line.split()[0]) for line in unframed if _BARRED_NUMBER.match(line)]
+    is_framed = 0 < len(numbers) == len(unframed) < len(lines)
+    if is_framed and all(number == above + 1 for above, number in pairwise(numbers)):
         return [_BARRED_NUMBER.sub("", line) for line in unframed]
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]

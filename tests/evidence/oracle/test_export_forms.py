@@ -145,6 +145,12 @@ def grid(rows, width=24):
     return rule + heading + double + "".join(f"{line}{rule}" for line in body)
 
 
+def outline(rows):
+    """The same, but each line is a row."""
+    lines = grid(rows, width=30).splitlines(True)
+    return "".join(line for at, line in enumerate(lines) if at < 4 or "---" not in line) + lines[0]
+
+
 def narrow_grid(rows):
     return grid(rows, width=14)
 
@@ -160,7 +166,20 @@ FORMS = [printed, powershell, developer_xml, developer_inserts, stacked]
 
 @cases(
     "form",
-    [*FORMS, numbered, boxed, frame, confluence, loader, repr, html, grid, narrow_grid, words],
+    [
+        *FORMS,
+        numbered,
+        boxed,
+        frame,
+        confluence,
+        loader,
+        repr,
+        html,
+        grid,
+        outline,
+        narrow_grid,
+        words,
+    ],
 )
 def test_rows_of_a_wait_view(figures, form):
     result = figures(form(WAITS), elapsed_s=600)

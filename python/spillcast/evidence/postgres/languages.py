@@ -62,17 +62,26 @@ _EXECUTE = (
     "Ausführen|ejecutar|exécute|esecuzione di|実行|გაშვება|쿼리실행|выполнение|kör|виконувати|执行"
     "|menjalankan|wykonanie|executar|execute"
 )
+#: What precedes the time of a call in a server's message, and in psql's line below its rows.
+_SUBJECT = (
+    "Dauer|duración|durée|durasi|durata|期間|ხანგრძლივობა|실행시간|수행시간|czas trwania|duração"
+    "|продолжительность|varaktighet|süre|тривалість|执行时间"
+)
+PSQL_TIME = (
+    "Time|Čas|Zeit|Χρόνος|Tiempo|Duración|Temps|Durée|Tempo|時間|დრო|작업시간|시간|Czas|Время|Tid"
+    "|Süre|Час|时间"
+)
 #: Milliseconds, which have three decimals.
 MILLISECONDS = r"(?:ms|мс|ミリ秒|მწმ|milisaniye)s?"
 _DURATION = re.compile(
-    rf"(?!duration)[^\W\d_]{{2,20}}(?: [^\W\d_]{{2,20}})? ?:? (?P<ms>\d+\.\d{{3}}) {MILLISECONDS}"
+    rf"(?:{_SUBJECT}) ?:? (?P<ms>\d+\.\d{{3}}) {MILLISECONDS}"
     rf"(?:\W+(?:(?:{_OF_STATEMENT}) ?|(?P<fetch>{_FETCH})[^:]{{,200}}|(?:{_EXECUTE})[^:]{{,200}})"
     r": |$)"
 )
 #: A quoted path of a temp file and its size, among words of any language but English.
 _TEMP_FILE = re.compile(
-    r"(?!temporary)[^\W\d_][^\d\"«»]{5,40}[\"«»]\s?(?P<path>[^\"«»]{,999}pgsql_tmp\d[^\"«»]{,999}?)"
-    r"\s?[\"«»][,、]\D{1,20}(?P<bytes>\d+)"
+    r"(?!temporary)[^\W\d_][^\d\"«»:]{2,30}:[^\d\"«»:]{2,20}[\"«»]"
+    r"\s?(?P<path>[^\"«»]{,999}pgsql_tmp\d[^\"«»]{,999}?)\s?[\"«»][,、]\D{1,20}(?P<bytes>\d+)"
 )
 #: Encodings of texts whose letters Windows-1252 lacks.
 _ENCODINGS = (
@@ -80,10 +89,7 @@ _ENCODINGS = (
     "iso8859_2",
 )
 #: The last word before the colon of a message about a temp file or a duration.
-_SUBJECTS = (
-    *("файл", "파일", "一時ファイル", "临时文件"),
-    *("продолжительность", "тривалість", "期間", "실행시간", "수행시간", "执行时间"),
-)
+_SUBJECTS = ("файл", "파일", "一時ファイル", "临时文件", *_SUBJECT.split("|"))
 #: Fewer bytes may be a word by chance, and fewer bytes that continue characters may be UTF-8.
 _WORD_BYTES_MIN, _CHANCE_BYTES = 4, 3
 #: This many words decide.

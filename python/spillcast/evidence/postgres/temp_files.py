@@ -13,7 +13,7 @@ from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.postgres.languages import MILLISECONDS
+from spillcast.evidence.postgres.languages import MILLISECONDS, PSQL_TIME
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
@@ -45,7 +45,7 @@ _CONTINUED = re.compile(r"\n[\w.-]{1,63}[-(*'\"$][*!^]?[#>] ?")
 _STATEMENT = re.compile(r"\A((?>[^;']++|'[^']*+')*+).*", re.DOTALL)
 #: psql's own time, below the server's messages to the session.
 _TIMING = re.compile(
-    rf"^[^\W\d_]{{2,20}} ?[:：] ?(?P<ms>\d[\d.,]*[.,]\d{{3}}) {MILLISECONDS}(?P<query>)(?P<fetch>)"  # noqa: RUF001
+    rf"^(?:{PSQL_TIME}) ?[:：] ?(?P<ms>\d[\d.,]*[.,]\d{{3}}) {MILLISECONDS}(?P<query>)(?P<fetch>)"  # noqa: RUF001
     r"(?: ?\([\w:., ]{5,30}\))?$",
     re.MULTILINE,
 )
