@@ -262,8 +262,9 @@ def test_waits_of_an_executor_are_divided_among_the_tasks_of_their_time(tmp_path
     """Tasks write 200 MB in 4 s and in 3 s, and one moves 1 GB from 5 s to 10 s."""
     (log := tmp_path / "log").write_bytes(text(two_stages()))
     writer = RecordingWriter(tmp_path / "executor.spill")
-    # Their middles are before any task, while the first two run, and while the last does.
-    spans = ((400_000_000, 0.2), (1_700_000_000, 0.7), (6_500_000_000, 1.0))
+    # Their middles are before any task, while the first two run, and while the last does; the end
+    # of the first wait and the start of the last are within other tasks.
+    spans = ((300_000_000, 0.9), (1_700_000_000, 0.7), (4_600_000_000, 1.0))
     writer.add_waits(waits([(1, "write", 1 << 20, at_ns, round(s * 1e9)) for at_ns, s in spans]))
     recorded = writer.finish(known(11.0, 0, 3))
     begun = datetime.fromtimestamp(BEGIN_MS / 1e3, UTC).isoformat()

@@ -12,7 +12,7 @@ from harness import available, completed, spillcast
 from postgres_rig import private_server
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, OptionConflict, QueryInvalid
 from spillcast.profile import profile
-from spillcast.profile.functions import stacks_of
+from spillcast.profile.functions import Frame, drawn_frames, stacks_of
 from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
@@ -105,6 +105,21 @@ def test_a_report_draws_functions_and_redacts_their_names(run, tmp_path):
         assert 'class="flame"' in page
         assert ("sort&lt;int, int&gt;" in page) == (not words)
         assert ("lib.so" in page) == (not words)
+
+
+def test_narrow_frames_and_deep_rows_of_a_flame_graph_are_not_drawn():
+    """Of 1,000 samples, 3 and 8 are in leaves, and all others in 100 levels of a recursion."""
+    root = Frame("main", samples=1000)
+    leaves = (Frame("narrow", samples=3), Frame("wide", samples=8))
+    root.callees = {(leaf.name, ""): leaf for leaf in leaves}
+    caller = root
+    for _ in range(100):
+        callee = Frame("visit", samples=989)
+        caller.callees["visit", ""] = callee
+        caller = callee
+    drawn = [(frame["function"], frame["depth"], frame["start"]) for frame in drawn_frames(root)]
+    assert drawn[:3] == [("main", 0, 0.0), ("visit", 1, 0.0), ("wide", 1, 0.989)]
+    assert drawn[3:] == [("visit", depth, 0.0) for depth in range(2, 60)]
 
 
 def test_invalid_options_and_damaged_functions_are_refused(run):
