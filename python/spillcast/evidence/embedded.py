@@ -261,7 +261,7 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
     # Data closes its braces; code may be an excerpt.
-    is_cut = is_cut or record is not None or None in records or (text[0] in "[{" and braces != [])
+    is_cut = is_cut or record is not None or None in records or (braces != [] and text[0] in "[{")
     if is_cut or (records and LINE_OF_PLAN.search("".join(outside))):
         # A plan or a row is cut or broken, or the text has another plan.
         return [], ""

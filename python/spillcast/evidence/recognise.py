@@ -254,7 +254,7 @@ KINDS: Sequence[EvidenceKind] = (
         (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
         (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
         (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
-        (2.4, r'temporary file: path \\?"'
+        (2.4, r'temporary file: path \\?"|"error_severity": ?"'
               r'|/pgsql_tmp\d[^\"«»“”\n]{,999}[\"«»“”]{1,2}(?:: |[,、][^\d\n]{1,20}\d)'),
         (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
         (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),

@@ -23,7 +23,6 @@ from typing import IO, Any, TypeVar
 
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
-from spillcast.evidence.postgres.languages import in_utf8
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 from spillcast.workspace import free_bytes
 
@@ -99,11 +98,8 @@ def json_or_none(text: str) -> Any:
 
 
 def decoded(content: bytes) -> str:
-    """Text from UTF-8, UTF-16 or UTF-32, with or without a byte order mark, or of a server's log.
-
-    Line ends are ``\\n``.
-    """
-    text = in_utf8(content).decode(_encoding(content), errors=_FALLBACK)
+    """Text from UTF-8, UTF-16 or UTF-32; a byte order mark is optional. Line ends are ``\\n``."""
+    text = content.decode(_encoding(content), errors=_FALLBACK)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
@@ -125,13 +121,13 @@ def blocks_of(path: Path) -> Iterator[bytes]:
             # The last line may lack its line end, as in pasted text.
             end = block.rfind(b"\n") + 1 if following else len(block)
             if end:
-                yield in_utf8(kept + block[:end])
+                yield kept + block[:end]
                 kept = block[end:]
             elif len(kept) < LINE_BYTES_MAX:
                 kept += block
             block = following
         if kept:
-            yield in_utf8(kept)
+            yield kept
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from spillcast.evidence.postgres.document import (
     pasted_documents,
 )
 from spillcast.evidence.postgres.document import HINT as HINT_PLAN
+from spillcast.evidence.postgres.languages import in_utf8
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -147,9 +148,9 @@ class Logs:
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
     def _checked(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks; notes dropped messages, and a size at the end of the last block."""
+        """The blocks in UTF-8; notes dropped messages, and a size at the end of the last block."""
         block = b""
-        for block in blocks:
+        for block in map(in_utf8, blocks):
             self.dropped |= _DROPPED.search(block) is not None
             yield block
         if last := _LAST_SIZE.search(block[-_LINE_BYTES:]):
