@@ -266,7 +266,7 @@ impl Reader {
             self.report(&mut status);
             if last {
                 lock(&self.shared.observer).take();
-                // The kernel takes about a second to close tracepoints: nothing waits for that.
+                // The kernel closes tracepoints for seconds: only the end of the process waits.
                 thread::spawn(move || drop(self.source));
                 return;
             }
