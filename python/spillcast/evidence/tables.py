@@ -198,25 +198,30 @@ def _is_known_table(lines: list[str], at: int) -> bool:
 
 def _with_rows_in_lines(lines: list[str]) -> list[str]:
     """Grid tables of reStructuredText with each row in a line, and without rules between rows."""
-    plain: list[str] = []
-    is_in_row = False
+    rows: list[list[str]] = []
+    first: list[str] = []
     for line in lines:
-        is_row = line.lstrip().startswith("|")
-        cells = _split(line, True)
-        above = _split(plain[-1], True) if is_row and is_in_row else []
-        pairs = list(zip(above, cells, strict=False))
+        cells = _split(line, True) if line.lstrip().startswith("|") else []
         # A number below a number is of the next row.
-        if 1 < len(above) == len(cells) and not any(map(_are_numbers, pairs)):
-            plain[-1] = "|" + "".join(f" {cell} {more} |" for cell, more in pairs)
-            continue
-        plain.append(line)
-        is_in_row = is_row
+        is_next = any(map(_are_numbers, zip(first, cells, strict=False)))
+        if 1 < len(first) == len(cells) and not is_next:
+            rows[-1].append(line)
+        else:
+            rows.append([line])
+            first = cells
+    plain = [_joined(row) if len(row) > 1 else row[0] for row in rows]
     is_row_of = [line.lstrip().startswith("|") for line in [*plain, ""]]
     return [
         line
         for at, line in enumerate(plain)
         if not (_SINGLE_RULE.fullmatch(line) and is_row_of[at - 1] and is_row_of[at + 1])
     ]
+
+
+def _joined(lines: list[str]) -> str:
+    """A row of several lines as one."""
+    cells = zip(*(_split(line, True) for line in lines), strict=True)
+    return "|" + "".join(f" {' '.join(parts)} |" for parts in cells)
 
 
 def _are_numbers(cells: tuple[str, ...]) -> bool:
