@@ -50,8 +50,10 @@ def open_filesystem(address: str) -> tuple[Any, str]:
     return filesystem, str(path).rstrip("/")
 
 
+#: An event log has one of these, however it is wrapped; to unwrap other texts takes long.
+_MARK = re.compile(r"SparkListener|DBC|org\.apache\.spark|com\.databricks")
 #: The start of Spark's events, and of files that Spark compressed.
-_EVENT = re.compile(r'\A\s*\{"Event":\s*"(?:SparkListener|DBC|org\.apache\.spark|com\.databricks)')
+_EVENT = re.compile(rf'\A\s*\{{"Event":\s*"(?:{_MARK.pattern})')
 _LINE_END = re.compile(r"\n\s*")
 #: The beginning of a list of events, or of an event that takes several lines.
 _DOCUMENT = re.compile(r'\A\s*(?:\[\s*)?\{\s*"(?=[\s\S]{,4000}\bSparkListener)')
@@ -68,7 +70,7 @@ def is_event_log(text: str) -> bool:
 
 def plain_log(text: str) -> str:
     """The text of an event log without its wrapping, with one event on a line; others unchanged."""
-    if is_event_log(text):
+    if is_event_log(text) or _MARK.search(text) is None:
         return text
     plain = _relaid(text) if _DOCUMENT.match(text) else ""
     plain = plain if is_event_log(plain) else unwrapped(text)
