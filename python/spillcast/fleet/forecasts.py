@@ -62,7 +62,7 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
-from spillcast.forecast.workload.counted import with_origin
+from spillcast.forecast.workload.origin import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording

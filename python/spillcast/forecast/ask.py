@@ -17,6 +17,7 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast
 from spillcast.forecast.workload import Workload
+from spillcast.forecast.workload.origin import with_origin
 from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -167,6 +168,8 @@ def _forecasts(
             )
             caveats.append(Caveat("former-run", message))
             evidence, question = former, replace(question, known=NO_HINTS)
+    if isinstance(evidence, Counts):
+        evidence = with_origin(evidence, question)
     # Evidence that cannot be used is refused before a target is probed.
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]

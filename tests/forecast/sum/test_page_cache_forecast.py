@@ -14,7 +14,7 @@ from spillcast.forecast import ask, forecast
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import priced, ranked, verdict
-from spillcast.forecast.workload.counted import timed_on
+from spillcast.forecast.workload.origin import timed_on
 from spillcast.forecast.workload.query import read_workload
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace

@@ -13,7 +13,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.counted import with_origin, workload_of_counts
+from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.forecast.workload.load import moved_bytes
 from spillcast.forecast.workload.previous_runs import previous_runs, run_loads, spill_spread
 from spillcast.forecast.workload.recorded import part_workload, recorded_spread, recorded_workload
@@ -39,9 +39,8 @@ def read_workload(
     ``workload_of_counts``.
     """
     if isinstance(evidence, Counts):
-        counts = with_origin(evidence, question)
-        with reading(counts.path):
-            return workload_of_counts(counts), counts
+        with reading(evidence.path):
+            return workload_of_counts(evidence), evidence
     exact = question.exact or question.rehearse is not None
     sample = evidence if exact else sample_of(evidence, max_rows)
     workload = workload_of_recording(sample, question)
