@@ -6,7 +6,7 @@ the forecast from the whole recording as the truth. The peer assumes the time of
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -17,7 +17,7 @@ from bench.part_cases import Whole, wholes
 from bench.result import Result
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.observed import assumed_latency, observed
@@ -110,7 +110,7 @@ def judged(
         for _ in range(1 if kind.fifth else WINDOWS):
             begin = 0.0 if kind.fifth else chance.uniform(0, LATEST)
             share = 2 * SHARE if kind.fifth else SHARE
-            known = RemainingWorkHints(history=kind.known(whole), without=without)
+            known = replace(hints_of(kind.known(whole)), without=without)
             whole_s = recording.elapsed_s
             part = attached(recording, begin * whole_s, (begin + share) * whole_s)
             if part.temp_waits.num_rows:

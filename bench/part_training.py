@@ -21,7 +21,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, lab_of
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.lab.case import Case, Runs, Truth, evidence_of, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.meta import describe_machine
@@ -143,7 +143,7 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
     questions: list[tuple[Storage, float, float | None]] = [(storage, took_s, None)]
     if fast_s is not None:
         questions += [(fast, fast_s, None), (fast, fast_s, took_s)]
-    known = RemainingWorkHints(history=[] if whole.plan is None else [whole.plan])
+    known = hints_of([] if whole.plan is None else [whole.plan])
     chance = Random(f"{SEED} {whole.run.name}")
     windows = [(MINUTE, chance.uniform(0, LATEST), SHARE) for _ in range(WINDOWS)]
     workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]

@@ -13,7 +13,7 @@ from spillcast.errors import SpillcastError, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
+from spillcast.forecast.remaining import NO_HINTS, hints_of
 from spillcast.lab.case import Case, Runs, Variant, evidence_of, seed_formula_s
 from spillcast.lab.run import ExperimentProgress, run, run_recorded
 from spillcast.lab.storages import SpillDirectory, direction, file_name
@@ -174,7 +174,7 @@ class CellRun:
         """A forecast, or a refused forecast with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
-        hints = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
+        hints = hints_of([self._former[source]]) if name == AGAIN else NO_HINTS
         like = evidence
         if isinstance(evidence, Recording):
             like = read_back(evidence) if name in PARTS else evidence

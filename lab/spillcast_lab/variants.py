@@ -10,7 +10,7 @@ from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.projection import ESTIMATORS, HISTORY, REHEARSAL
 from spillcast.forecast.projection import SPINNING as SPINNING_ESTIMATE
-from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
+from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints, hints_of
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
 from spillcast.storage import Storage
@@ -56,7 +56,7 @@ def variants(
     """
     results = {without(name): _variant(recording, storage, answer, name) for name in LEFT_OUT}
     if former:
-        known = RemainingWorkHints(history=former)
+        known = hints_of(former)
         results[FORMER_RUN] = _variant(recording, storage, answer, known=known)
     usual = Variant.of(answer)
     results = {name: variant for name, variant in results.items() if variant != usual}

@@ -7,7 +7,7 @@ import pytest
 from evidence import known, table
 from harness import completed, target
 from spillcast.forecast.ask import RunningForecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import hints_of
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, live
@@ -46,7 +46,7 @@ def starts(waits):
 def test_the_forecast_covers_the_whole_run_and_gets_more_certain(sorted_by_duckdb):
     """An earlier run gives the total; here it is the run itself."""
     whole = sorted_by_duckdb
-    live = RunningForecast("factor:1", known=RemainingWorkHints(history=[whole.path]))
+    live = RunningForecast("factor:1", known=hints_of([whole.path]))
     open_s = []
     # On a busy machine the sort may start to spill late.
     begin = min(starts(whole.temp_waits)) / 1e9 / whole.elapsed_s

@@ -9,7 +9,7 @@ from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import previous_runs_change, spinning_s
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import hints_of
 from spillcast.forecast.workload import CpuTime, PreviousRun
 from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.previous_runs import reason_against
@@ -69,7 +69,7 @@ def test_a_recording_is_forecast_with_the_cpu_time_of_an_earlier_one(tmp_path):
         run_of(tmp_path / "b.spill", 10 * US, 0.2),
     )
     memory = storage({("read", 4096): 10 * US})
-    known = RemainingWorkHints(history=[fast.path])
+    known = hints_of([fast.path])
     answer, alone = forecast(slow, memory, known=known), forecast(slow, memory)
     assert answer.forecast_s == pytest.approx(0.203, abs=0.02)
     assert alone.forecast_s > answer.forecast_s + 0.05
@@ -82,7 +82,7 @@ def test_an_equally_fast_or_different_earlier_run_is_ignored_for_cpu(tmp_path, r
     slow, other = run_of(tmp_path / "a.spill", 2 * MS, 0.3), tmp_path / "b.spill"
     run_of(other, read_ns, 0.2, turns)
     memory = storage({("read", 4096): 10 * US})
-    answer = forecast(slow, memory, known=RemainingWorkHints(history=[other]))
+    answer = forecast(slow, memory, known=hints_of([other]))
     assert answer.forecast_s == forecast(slow, memory).forecast_s
 
 

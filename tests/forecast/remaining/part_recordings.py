@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from evidence import known, storage, table
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import hints_of
 from spillcast.recording.observed import RecordedQuery, SizedFile
 from spillcast.recording.schema import WAITS, seconds_of
 from spillcast.recording.writer import RecordingWriter
@@ -71,4 +71,4 @@ def former_run(folder, count=600, **parts):
 
 def with_history(part, *paths):
     """The forecast of a part for the same storage, with files of ``--history``."""
-    return forecast(part, SAME, known=RemainingWorkHints(history=paths))
+    return forecast(part, SAME, known=hints_of(paths))

@@ -24,9 +24,10 @@ from harness import completed, json_of, spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.forecast.remaining.progress import Estimated, progress_of
 from spillcast.forecast.verdict import verdict
+from spillcast.forecast.workload.previous_runs import read_history
 from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
@@ -190,7 +191,7 @@ def test_an_earlier_run_of_two_threads_gives_the_time_beside_their_temp_io(tmp_p
     part = recorded(tmp_path / "part.spill", operations, threads=2)
     former = former_run(tmp_path, 800, threads=2)
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
-    answer = forecast(part, fast, known=RemainingWorkHints(history=[former.path]))
+    answer = forecast(part, fast, known=hints_of([former.path]))
     assert answer.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
     assert answer.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
@@ -200,7 +201,7 @@ def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
     """In the recorded part, the reads of several threads overlap more than their writes."""
     run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
     part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
-    known = RemainingWorkHints(history=[] if timed else [run.path])
+    known = hints_of([] if timed else [run.path])
     target = observed(part)
     answer = forecast(part, target, elapsed_s=run.elapsed_s if timed else None, known=known)
     assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
@@ -243,7 +244,7 @@ def test_an_earlier_run_that_differs_is_reported_and_not_used(tmp_path, text, me
         tmp_path / "part.spill", [("write", FILE, n) for n in range(400)], engine=private
     )
     former = former_run(tmp_path, engine=engine)
-    history = RemainingWorkHints(progress=0.5, history=[former.path])
+    history = hints_of([former.path], "0.5")
     answer = forecast(part, SAME, known=history)
     assert warned(answer)["not-used"].startswith("not used: former.spill: ")
     assert why in warned(answer)["not-used"]
@@ -302,7 +303,7 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     whole = [{"Plan": {**node, "Plans": [scan]}, "Settings": {"work_mem": "64kB"}}]
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(whole))
-    question = Question(known=RemainingWorkHints(history=[path]))
+    question = Question(known=hints_of([path]))
     coming = workload_of_recording(written, question).remaining
     assert coming.total_bytes("write") == pytest.approx(800 * BLOCK, rel=0.15)
     assert coming.total_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
@@ -327,7 +328,7 @@ def test_written_bytes_of_a_process_take_precedence_over_its_plan(tmp_path):
         temp_before=[SizedFile(FILE, 1000 * BLOCK)],
         before=EarlierWork(5.2, 5.2, 1300 * BLOCK, 1000 * BLOCK),
     )
-    question = Question(known=RemainingWorkHints(history=[path]))
+    question = Question(known=hints_of([path]))
     coming = workload_of_recording(part, question).remaining
     low, high = (float(item) for item in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
@@ -439,7 +440,7 @@ def test_an_elapsed_time_below_the_other_sources_is_reported_and_used_alone(
     """2 ms of each 4 ms are I/O: on storage without latency about half of the time remains."""
     part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
                                               for op in ("write", "read")])  # fmt: skip
-    known = RemainingWorkHints(**reported, history=[former] * runs)
+    known = RemainingWorkHints(**reported, history=[read_history(former)] * runs)
     answer = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
     texts = warned(answer)
     assert f"not used: {source}: " in texts["not-used"]
@@ -453,7 +454,7 @@ def test_an_elapsed_time_below_the_other_sources_is_reported_and_used_alone(
 
 
 def test_a_much_longer_elapsed_time_is_spent_beside_temp_io(tmp_path, written, former):
-    answer = forecast(written, SAME, elapsed_s=800.0, known=RemainingWorkHints(history=[former]))
+    answer = forecast(written, SAME, elapsed_s=800.0, known=hints_of([former]))
     assert answer.ceiling_s == pytest.approx(796, rel=0.01)
     assert answer.to_come.unused == [
         "the time outside temp I/O of a previous run: "

@@ -9,7 +9,7 @@ from evidence import storage, warned
 from harness import spillcast
 from spillcast.errors import QueryEnded
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.recording.meta import Memory, ObservedEngine
 
 SLOW = storage({("read", BLOCK): 10_000_000, ("write", BLOCK): 10_000_000})
@@ -64,7 +64,7 @@ def test_other_runs_measure_the_spread(tmp_path):
     result = {}
     for name, blocks in (("alike", 400), ("other", 1200)):
         others = [run(tmp_path / f"{name}{n}.spill", blocks).path for n in range(3)]
-        answer = forecast(made, SLOW, known=RemainingWorkHints(history=others))
+        answer = forecast(made, SLOW, known=hints_of(others))
         assert answer.spill_spread.runs == 4
         assert "the spills of 4 runs and a spill of" in answer.spill_spread.text
         result[name] = answer.spill_spread.spread
@@ -74,7 +74,7 @@ def test_other_runs_measure_the_spread(tmp_path):
 def test_a_run_of_another_query_is_not_used_for_the_spread(tmp_path):
     made = run(tmp_path / "run.spill", memory=SPILL)
     other = run(tmp_path / "other.spill", 1200, text="select 2")
-    answer = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
+    answer = forecast(made, SLOW, known=hints_of([other.path]))
     assert answer.spill_spread.runs == 1
     assert "not-used" in warned(answer)
 

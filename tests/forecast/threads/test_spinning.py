@@ -8,7 +8,7 @@ from cases import cases
 from evidence import change, change_on_disk, storage, warned
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import hints_of
 
 #: One thread computes for 1 ms and reads for 7 ms, this often; the other is on a CPU meanwhile.
 TURNS, WORK_NS, READ_NS = 500, MS, 7 * MS
@@ -56,7 +56,7 @@ def test_an_earlier_run_on_other_storage_identifies_a_burst_as_a_wait(tmp_path):
     """Its CPU time was lower by as much as its I/O was shorter, which no cost of waits explains."""
     slow = beside(tmp_path / "slow.spill", [], spun_s=None)
     former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
-    known = RemainingWorkHints(history=[former.path])
+    known = hints_of([former.path])
     answer = forecast(slow, MEMORY, known=known)
     assert "spinning" not in warned(answer)
     assert answer.forecast_s == pytest.approx(WORKED_S, rel=0.1)
@@ -66,7 +66,7 @@ def test_an_earlier_run_with_equal_cpu_time_identifies_a_burst_as_work(tmp_path)
     slow = beside(tmp_path / "slow.spill", [], spun_s=None)
     former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
     change_on_disk(former, cpu_s=slow.meta.cpu_s)
-    answer = forecast(slow, MEMORY, known=RemainingWorkHints(history=[former.path]))
+    answer = forecast(slow, MEMORY, known=hints_of([former.path]))
     assert answer.forecast_s > 4 * WORKED_S
 
 

@@ -5,7 +5,6 @@ Most queries are recorded entirely, so ``model`` is imported on demand.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import exp, hypot
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,13 +47,13 @@ class RemainingWorkHints:
     """A user's hints about a partly recorded query.
 
     ``progress`` is the share (0..1) done by the recording's end, ``written_bytes`` the bytes that
-    the entire query writes. ``history`` are files of previous runs, or of a plan that was not run.
+    the entire query writes. ``history`` are previous runs, or plans that were not run.
     ``without`` excludes kinds of sources, for experiments that measure what each contributes.
     """
 
     progress: float | None = None
     written_bytes: float | None = None
-    history: Sequence[Path] = ()
+    history: Sequence[HistoryFile] = ()
     without: Collection[str] = ()
 
     @property
@@ -73,13 +72,9 @@ class RemainingWorkHints:
         only_runs = self.progress is None and self.written_bytes is None
         return "" if only_runs and len(self._runs) == len(self.history) else self.options
 
-    @cached_property
-    def _files(self) -> list[HistoryFile]:
-        return [read_history(path) for path in self.history]
-
     @property
     def _runs(self) -> list[Recording | Counts]:
-        return [file.run for file in self._files if file.run is not None]
+        return [file.run for file in self.history if file.run is not None]
 
     def runs_of(self, engine: ObservedEngine) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
         """The runs in ``history`` of the query of ``engine``, and why other runs are not used."""
@@ -121,7 +116,7 @@ class RemainingWorkHints:
         ]
         engine, estimate = recording.engine, recording.path / ESTIMATE_FILE
         kept = HistoryFile(estimate, None, recording.decoded(ESTIMATE_FILE, document_of))
-        for path, run, plan in [*self._files, kept]:
+        for path, run, plan in [*self.history, kept]:
             if run is not None:
                 sources.append(("history", path.name, _estimates_by_run(run, engine, progress)))
             elif plan is not None:
@@ -146,11 +141,11 @@ NO_HINTS = RemainingWorkHints()
 def hints_of(
     history: Sequence[Path], progress: str | None = None, written: str | None = None
 ) -> RemainingWorkHints:
-    """The hints given by options. InputError for invalid options."""
+    """The hints given by options. InputError for invalid options, and for other ``history``."""
     return RemainingWorkHints(
         None if progress is None else parse_progress(progress),
         None if written is None else float(parse_bytes(written, "--written")),
-        history,
+        tuple(map(read_history, history)),
     )
 
 

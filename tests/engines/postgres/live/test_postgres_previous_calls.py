@@ -11,7 +11,7 @@ from spillcast.engines.postgres.live import record_postgres
 from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, previous_calls
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.forecast.remaining.progress import CALLS_SOURCE
 from spillcast.recording import Recording
 from spillcast.storage.target import resolve
@@ -99,7 +99,7 @@ def test_a_given_run_replaces_the_counted_calls(part, tmp_path):
     node |= {"Temp Written Blocks": 9, "Temp Read Blocks": 9, "Actual Rows": 1}
     document = {"Plan": node, "Execution Time": 50.0, "Query Text": "select 1"}
     plan.write_text(json.dumps([document]))
-    given = RemainingWorkHints(history=[plan])
+    given = hints_of([plan])
     left = forecast(part, resolve("latency:1ms", part), known=given).to_come
     assert "plan.json" in " ".join(left.unused)
     for quantity in (left.reads_bytes, left.writes_bytes, left.elapsed_s):
