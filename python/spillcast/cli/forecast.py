@@ -1,7 +1,7 @@
 """The verb ``forecast``, and the rehearsals that ``forecast`` and ``record`` run."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -113,34 +113,13 @@ def forecast(
     from dataclasses import replace
 
     from spillcast.evidence.open import recordings_in
-    from spillcast.forecast.ask import LIMIT, as_limit, ask, forecasts_of
-    from spillcast.forecast.result import ZERO_LATENCY
-    from spillcast.forecast.verdict import (
-        forecasts_document,
-        parse_costs,
-        priced,
-        refusal_document,
-        verdict,
-    )
-    from spillcast.forecast.work_memory import cheapest, memory_document
-    from spillcast.recording import Recording
-    from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
-    from spillcast.report.work_memory import advice_text, forecast_memory_parts, memory_cells
-    from spillcast.storage.target import can_probe
+    from spillcast.forecast.ask import LIMIT, ask
+    from spillcast.forecast.verdict import parse_costs, refusal_document
     from spillcast.workspace import workspace
 
-    to = list(dict.fromkeys(to or []))
-    if rehearse_s is None:
-        options = {"--command": command, "--postgres": server}
-        refuse(options, "goes with --rehearse", "for example --rehearse 10s")
-    elif not any(can_probe(Path(word)) for word in to):
-        raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
-    costs = parse_costs(cost or (), to)
-    targets = to or [LIMIT]
-
-    def with_costs(forecasts: "list[Forecast]") -> "list[Forecast]":
-        return priced(to, forecasts, costs) if to else [as_limit(f) for f in forecasts]
-
+    targets = list(dict.fromkeys(to or []))
+    _check_rehearsal(rehearse_s, command, server, targets)
+    costs = parse_costs(cost or (), targets)
     question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
         if rehearse_s is not None:
@@ -149,35 +128,81 @@ def forecast(
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
             one_only = {"--within": within_s, "--details": details}
             refuse(one_only, "is for one recording", f"such as {paths[0]}")
-            by_recording = [
-                (recording, with_costs(forecasts_of(recording, targets, question)))
-                for recording in map(Recording.open, paths)
-            ]
-            refused = all(forecast.refused for _, row in by_recording for forecast in row)
-            return Answer(
-                lambda: forecast_each_document(by_recording),
-                lambda: forecast_each_page(by_recording),
-                3 if refused else 0,
-            )
+            return _forecast_each(paths, targets, costs, question)
         try:
-            answers = ask(baseline, targets, question)
+            answers = ask(baseline, targets or [LIMIT], question)
         except Refusal as refusal:
             refusal.document = refusal_document(refusal)
             raise
-    forecasts = with_costs([forecast for forecast, _ in answers])
-    cells = memory_cells(to or [ZERO_LATENCY], forecasts)
-    advice, notes = None, list[str]()
+    forecasts = _with_costs([forecast for forecast, _ in answers], targets, costs)
+    return _answer(forecasts, targets, costs, within_s, details=details)
+
+
+def _check_rehearsal(
+    rehearse_s: float | None, command: str | None, server: str | None, targets: Sequence[str]
+) -> None:
+    """InputError for options of a rehearsal without --rehearse, or without a directory."""
+    from spillcast.storage.target import can_probe
+
+    if rehearse_s is None:
+        options = {"--command": command, "--postgres": server}
+        refuse(options, "goes with --rehearse", "for example --rehearse 10s")
+    elif not any(can_probe(Path(target)) for target in targets):
+        raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
+
+
+def _with_costs(
+    forecasts: "Sequence[Forecast]", targets: Sequence[str], costs: Mapping[str, float]
+) -> "list[Forecast]":
+    """The forecasts for ``targets`` with their prices; without any, that for the limit."""
+    from spillcast.forecast.ask import as_limit
+    from spillcast.forecast.verdict import priced
+
+    return priced(targets, forecasts, costs) if targets else list(map(as_limit, forecasts))
+
+
+def _forecast_each(
+    paths: Sequence[Path], targets: Sequence[str], costs: Mapping[str, float], question: "Question"
+) -> Answer:
+    """The forecasts of each recording of a folder."""
+    from spillcast.forecast.ask import LIMIT, forecasts_of
+    from spillcast.recording import Recording
+    from spillcast.report.forecast import forecast_each_document, forecast_each_page
+
+    by_recording = [
+        (
+            recording,
+            _with_costs(forecasts_of(recording, targets or [LIMIT], question), targets, costs),
+        )
+        for recording in map(Recording.open, paths)
+    ]
+    refused = all(forecast.refused for _, row in by_recording for forecast in row)
+    return Answer(
+        lambda: forecast_each_document(by_recording),
+        lambda: forecast_each_page(by_recording),
+        3 if refused else 0,
+    )
+
+
+def _answer(
+    forecasts: "Sequence[Forecast]",
+    targets: Sequence[str],
+    costs: Mapping[str, float],
+    within_s: float | None,
+    *,
+    details: bool,
+) -> Answer:
+    """The forecasts of one run, with the effect of work memory and the cheapest target."""
+    from spillcast.forecast.result import ZERO_LATENCY
+    from spillcast.forecast.verdict import cheapest_real, forecasts_document
+    from spillcast.forecast.work_memory import memory_document
+    from spillcast.report.forecast import run_page
+    from spillcast.report.work_memory import memory_cells
+
+    cells, advice = memory_cells(targets or [ZERO_LATENCY], forecasts), None
     if within_s is not None and cells:
-        # Zero-latency storage does not exist, so it is advised only if nothing else is fast enough.
-        real = [cell for cell in cells if cell.storage != ZERO_LATENCY]
-        advices = (cheapest(of, within_s, costs, forecasts[0].baseline_s) for of in (real, cells))
-        advice = min(advices, key=lambda advice: advice.cell is None)
-        notes.append(advice_text(advice))
-    if not to and verdict(forecasts).kind not in ("other", "none"):
-        notes.append("For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3.")
-    page = forecast_page(forecasts, notes, in_full=details)
-    if details and (advice is not None or len(forecasts) > 1):
-        page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, advice)])
+        advice = cheapest_real(cells, within_s, costs, forecasts[0].baseline_s)
+    page = run_page(forecasts, cells, advice, in_full=details)
     return Answer(
         lambda: forecasts_document(forecasts) | {"memory": memory_document(cells, advice)},
         lambda: page,

@@ -20,6 +20,7 @@ from spillcast.forecast.result import (
     Interval,
     Term,
 )
+from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell, cheapest
 from spillcast.recording import WRITEBACK
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.text import capitalized
@@ -365,6 +366,15 @@ def priced(
     # If savings per price are equal, as for free targets, the target that saves more.
     best = max((f for f in results if _gain(f)[0] > 0), key=_gain, default=None)
     return [replace(forecast, best_value=forecast is best) for forecast in results]
+
+
+def cheapest_real(
+    cells: Sequence[MemoryCell], within_s: float, costs: Mapping[str, float], now_s: float
+) -> MemoryAdvice:
+    """As ``cheapest``, of zero-latency storage only if nothing else is fast enough."""
+    real = [cell for cell in cells if cell.storage != ZERO_LATENCY]
+    advice = cheapest(real, within_s, costs, now_s)
+    return advice if advice.cell is not None else cheapest(cells, within_s, costs, now_s)
 
 
 def ranked(forecasts: Sequence[Forecast]) -> list[Forecast]:

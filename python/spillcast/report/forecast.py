@@ -1,7 +1,7 @@
 """Forecasts as a page of text: the verdict, a table of the targets, terms and warnings."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from operator import itemgetter
 from typing import Any
 
@@ -26,9 +26,15 @@ from spillcast.forecast.verdict import (
     recommended,
     verdict,
 )
+from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell
 from spillcast.recording import Recording
 from spillcast.report import Page, PagePart, Prose, TitledTable
-from spillcast.report.work_memory import spilled_sentences, work_memory_text
+from spillcast.report.work_memory import (
+    advice_text,
+    forecast_memory_parts,
+    spilled_sentences,
+    work_memory_text,
+)
 from spillcast.tabular import Column, PrintedTable
 from spillcast.text import one_line
 from spillcast.units import (
@@ -47,6 +53,7 @@ NOW, NO_LATENCY = "today", f"{ZERO_LATENCY} (limit)"
 SUPPOSED_NOW = "these executors, today's storage"
 #: The order of a table in which only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
+TARGETS_HINT = "For a storage: --to tmpfs, --to DIRECTORY, --to catalogue:aws-gp3."
 DETAILS_HINT = "  --details: what the numbers are made of, and what to do about warnings"
 
 
@@ -69,6 +76,24 @@ def forecast_page(
         [*parts, *(details(order) if in_full else [])],
         PrintedTable.of_records([forecast.figures() for forecast in forecasts]),
     )
+
+
+def run_page(
+    forecasts: Sequence[Forecast],
+    cells: Sequence[MemoryCell],
+    cheapest: MemoryAdvice | None,
+    *,
+    in_full: bool,
+) -> Page:
+    """The page of one run with the ``cheapest`` cell; ``in_full`` with a table of all ``cells``."""
+    notes = [] if cheapest is None else [advice_text(cheapest)]
+    is_limit = forecasts[0].target == ZERO_LATENCY
+    if is_limit and verdict(forecasts).kind not in ("other", "none"):
+        notes.append(TARGETS_HINT)
+    page = forecast_page(forecasts, notes, in_full=in_full)
+    if in_full and (cheapest is not None or len(forecasts) > 1):
+        page = replace(page, parts=[*page.parts, *forecast_memory_parts(cells, cheapest)])
+    return page
 
 
 def compared_parts(order: Sequence[Forecast]) -> list[PagePart]:
