@@ -162,21 +162,15 @@ def record(
 
     Example: spillcast record --live --discard --pid 4711 --to catalogue:aws-gp3
     """
-    from dataclasses import replace
-
     from spillcast._core import unused_name
-    from spillcast.cli.forecast import check_rehearse, rehearse_recorded
-    from spillcast.cli.progress import line_view, live_view
+    from spillcast.cli.forecast import check_rehearse
     from spillcast.cli.recording import (
         ENGINES,
-        CommandOutput,
         TargetOptions,
         check_live,
         check_minute,
         check_target,
         record_all,
-        record_minute,
-        until_command_ends,
     )
     from spillcast.engines import SessionSelector
     from spillcast.interruptible import kept_status
@@ -188,13 +182,12 @@ def record(
         "--wait-for-spill": wait_for_spill, "--all": all_, "--explain": explain, "--set": set_,
     }  # fmt: skip
     given_target = check_target({"--pid": pid, "--": command, **servers}, of_sessions, live=live)
-    selector = SessionSelector(session if backend is None else backend, query, wait_for_spill)
     target = TargetOptions(
         command,
         pid,
         dsn=servers.get(given_target),
         engine=ENGINES.get(given_target, ""),
-        session=selector,
+        session=SessionSelector(session if backend is None else backend, query, wait_for_spill),
         explain=explain,
         settings=set_ or [],
     )
@@ -218,23 +211,53 @@ def record(
         others = all_ or live or explain is not None or bool(rehearse) or mysql is not None
         check_minute(command, options, others=others)
         assert output is not None
-        with line_view(show=not json) as view:
-            result = record_minute(target, output, options, view)
-        _print_recording(result, output, json=json)
-        raise typer.Exit(kept_status())
-    if live and server is not None and target.session == SessionSelector() and explain is None:
-        target = replace(target, session=SessionSelector(spilling=True))
+        _record_minute(target, output, options, json=json)
+    else:
+        forecast = _running_forecast(to, history or (), written, confidence) if live else None
+        _record_once(target, output, options, rehearse or (), forecast, json=json, live=live)
+    raise typer.Exit(kept_status())
+
+
+def _record_minute(
+    target: "TargetOptions", output: Path, options: "RecordOptions", *, json: bool
+) -> None:
+    """Record a target in bursts, and print what was recorded."""
+    from spillcast.cli.progress import line_view
+    from spillcast.cli.recording import record_minute
+
+    with line_view(show=not json) as view:
+        recording = record_minute(target, output, options, view)
+    _print_recording(recording, output, json=json)
+
+
+def _record_once(
+    target: "TargetOptions",
+    output: Path | None,
+    options: "RecordOptions",
+    rehearse: Sequence[Path],
+    forecast: "RunningForecast | None",
+    *,
+    json: bool,
+    live: bool,
+) -> None:
+    """Record a target, rehearse it on the directories ``rehearse``, and print what was recorded."""
+    from spillcast.cli.forecast import rehearse_recorded
+    from spillcast.cli.progress import line_view, live_view
+    from spillcast.cli.recording import CommandOutput, until_command_ends
+
+    is_command = target.command is not None
     view_context: AbstractContextManager[View] = line_view(show=not json)
     if live:
+        target = target.shown_live()
         view_context = live_view(
-            target.title if discard else f"recording {target.title}",
-            forecast=_running_forecast(to, history or (), written, confidence),
+            target.title if output is None else f"recording {target.title}",
+            forecast=forecast,
             json_lines=json,
-            keep=discard or to is not None,
-            keyboard=command is None,
+            keep=output is None or forecast is not None,
+            keyboard=not is_command,
         )
-    command_output = CommandOutput(json=json) if live and command is not None else None
-    with until_command_ends(command) as signals:
+    command_output = CommandOutput(json=json) if live and is_command else None
+    with until_command_ends(target.command) as signals:
         try:
             recording = _record(
                 target, output, options, view_context, command_output, signals, live=live
@@ -245,11 +268,8 @@ def record(
         if recording is not None and output is not None:
             exit_status = recording.meta.engine.settings.get("exit_status")
             if rehearse and recording.meta.spilled and not exit_status:
-                rehearse_recorded(recording, rehearse, server)
-            _print_recording(
-                recording, output, json=json, live=live, beside_output=command is not None
-            )
-    raise typer.Exit(kept_status())
+                rehearse_recorded(recording, rehearse, target.dsn)
+            _print_recording(recording, output, json=json, live=live, beside_output=is_command)
 
 
 def _record(

@@ -64,6 +64,12 @@ class TargetOptions:
             return masked_text(self.dsn)
         return shlex.join(self.command) if self.command else f"process {self.pid}"
 
+    def shown_live(self) -> "TargetOptions":
+        """The target of a live view: of a server without a session, the one that spills first."""
+        if self.dsn is None or self.session != SessionSelector() or self.explain is not None:
+            return self
+        return replace(self, session=SessionSelector(spilling=True))
+
 
 #: The engine of the server that an option names, and the options that select its sessions.
 ENGINES = {"--postgres": "postgres", "--mysql": "mysql"}
