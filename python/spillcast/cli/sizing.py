@@ -12,6 +12,7 @@ from spillcast.cli.usage import AnswerCommand, command_group, refuse
 from spillcast.engines import THREADS_MAX, LabQuery, RunsSql
 from spillcast.engines.registry import engine_of, engines, lab_of
 from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid, PathMissing
+from spillcast.lab import IO_BLOCK, IO_SIZES_MAX, IO_SIZES_MIN, SORT_DATA, SORT_MEMORY
 from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
@@ -110,10 +111,6 @@ def _statements(
     return statements
 
 
-#: The synthetic sort by default.
-DATA, MEMORY = "1G", "32M"
-
-
 def io_size(
     storage: Annotated[
         str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
@@ -123,18 +120,18 @@ def io_size(
     ] = None,
     min_sizes: Annotated[
         str, option("--min SIZES", "Minimum I/O sizes: a range, in powers of two, or 48K,240K.")
-    ] = "48K..1M",
+    ] = IO_SIZES_MIN,
     max_sizes: Annotated[
         str, option("--max SIZES", "Maximum I/O sizes: a range, in powers of two, or 48K,240K.")
-    ] = "48K..4M",
+    ] = IO_SIZES_MAX,
     block: Annotated[
         str, option("--block SIZE", "Block size, of which all sizes are multiples.")
-    ] = "8K",
+    ] = IO_BLOCK,
     data: Annotated[
-        str | None, option("--data SIZE", f"Data of a sort, without --like (default: {DATA}).")
+        str | None, option("--data SIZE", f"Data of a sort, without --like (default: {SORT_DATA}).")
     ] = None,
     memory: Annotated[
-        str | None, option("--memory SIZE", f"Work memory (default without --like: {MEMORY}).")
+        str | None, option("--memory SIZE", f"Work memory (default without --like: {SORT_MEMORY}).")
     ] = None,
     budget: BudgetOption = "60s",
 ) -> Answer:

@@ -20,7 +20,7 @@ from spillcast.forecast.result import (
     Interval,
     Term,
 )
-from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell, cheapest
+from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell, cheapest, compared_s
 from spillcast.recording import WRITEBACK
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.text import capitalized
@@ -429,16 +429,12 @@ def parse_costs(
 
 
 def _gain(forecast: Forecast) -> tuple[float, float]:
-    """Time saved (s) per unit of the price, and in total; 0 without a price or a forecast.
-
-    If only bounds are known, it is the time saved at least.
-    """
-    cost, baseline_s, forecast_s = forecast.cost, forecast.baseline_s, forecast.forecast_s
-    if forecast.interval_s is not None and forecast.bounds_only:
-        forecast_s = forecast.interval_s[1]
-    if cost is None or forecast_s is None:
+    """Time saved (s) per unit of the price, and in total; 0 without a price or a forecast."""
+    if (cost := forecast.cost) is None or forecast.forecast_s is None:
         return 0.0, 0.0
-    saved_s = notable_s(baseline_s - forecast_s, baseline_s)
+    interval_s, bounds_only = forecast.interval_s, forecast.bounds_only
+    elapsed_s = compared_s(forecast.forecast_s, interval_s, bounds_only=bounds_only)
+    saved_s = notable_s(forecast.baseline_s - elapsed_s, forecast.baseline_s)
     return saved_s / cost if cost else saved_s and saved_s * float("inf"), saved_s
 
 

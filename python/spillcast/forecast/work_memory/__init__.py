@@ -158,6 +158,13 @@ def _single_pass_bytes(spills: Sequence[NodeSpill], current: int, enough: int) -
     return size if 2 * size <= enough and io_share(spills, size) < 1 else None
 
 
+def compared_s(
+    elapsed_s: float, interval_s: tuple[float, float] | None, *, bounds_only: bool
+) -> float:
+    """The time to compare: ``elapsed_s``, or the upper bound if that is no forecast."""
+    return interval_s[1] if bounds_only and interval_s is not None else elapsed_s
+
+
 #: Relative difference of sums of the same terms in another order.
 ROUNDING = 1e-9
 
@@ -175,9 +182,8 @@ class MemoryCell:
 
     @property
     def compared_s(self) -> float:
-        """The time to compare with a limit: ``elapsed_s``, or the upper bound."""
-        bounds_s = self.interval_s if self.bounds_only else None
-        return self.elapsed_s if bounds_s is None else bounds_s[1]
+        """The time to compare with a limit."""
+        return compared_s(self.elapsed_s, self.interval_s, bounds_only=self.bounds_only)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.document import Note, key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
+from spillcast.lab import IO_BLOCK, IO_SIZES_MAX, IO_SIZES_MIN, SORT_DATA, SORT_MEMORY
 from spillcast.lab.io_size.spill import (
     IoSizeSetting,
     RecordedSpill,
@@ -237,23 +238,17 @@ def _meet(row: SettingResult, other: SettingResult) -> bool:
     return row.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= row.interval_s[1]
 
 
-#: Minimum and maximum sizes of I/Os, the block that they are multiples of, and the time it takes.
-MIN_SIZES, MAX_SIZES, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
-#: Data and memory of the synthetic sort by default.
-DATA, MEMORY = "1G", "32M"
-
-
 @checked
 def sweep(
     storage: Storage | str | Path,
     like: Recording | None = None,
     *,
-    min_sizes: str = MIN_SIZES,
-    max_sizes: str = MAX_SIZES,
-    block: str = BLOCK,
+    min_sizes: str = IO_SIZES_MIN,
+    max_sizes: str = IO_SIZES_MAX,
+    block: str = IO_BLOCK,
     data: str | None = None,
     memory: str | None = None,
-    budget: str = BUDGET,
+    budget: str = "60s",
     on_progress: ProbeProgress | None = None,
 ) -> IoSizeSweep:
     """Issue the spill ``like``, or an external sort of ``data``, with I/Os of each size.
@@ -273,8 +268,10 @@ def sweep(
         storage = path if can_probe(path) else resolve_storage(str(storage))
     spill: Spill
     if like is None:
-        data_bytes = parse_bytes(data or DATA, "--data")
-        spill = SyntheticSpill(data_bytes, parse_bytes(memory or MEMORY, "--memory"), block_bytes)
+        data_bytes = parse_bytes(data or SORT_DATA, "--data")
+        spill = SyntheticSpill(
+            data_bytes, parse_bytes(memory or SORT_MEMORY, "--memory"), block_bytes
+        )
     elif data is None:
         spill = RecordedSpill(like, None if memory is None else parse_bytes(memory, "--memory"))
     else:

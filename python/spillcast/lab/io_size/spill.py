@@ -131,7 +131,7 @@ def levels(data_bytes: int, memory_bytes: int, unit_bytes: int) -> int:
 
 
 #: Whether each operation writes, its file, its offset and its bytes.
-Operations = tuple[Integers, Integers, Integers, Integers]
+OperationColumns = tuple[Integers, Integers, Integers, Integers]
 #: Maximum number of operations; more would take too much memory.
 OPERATIONS_MAX = 20_000_000
 
@@ -146,14 +146,14 @@ def _begins(lengths: Integers) -> Integers:
     return np.cumsum(lengths) - lengths
 
 
-def _pieces(write: bool, file: int, begin: int, length: int, unit_bytes: int) -> Operations:
+def _pieces(write: bool, file: int, begin: int, length: int, unit_bytes: int) -> OperationColumns:
     """A run from its beginning to its end."""
     offset = np.arange(begin, begin + length, unit_bytes)
     size = np.minimum(unit_bytes, begin + length - offset)
     return np.full(len(offset), int(write)), np.full(len(offset), file), offset, size
 
 
-def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) -> Operations:
+def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) -> OperationColumns:
     """Reads of several runs, alternating after each unit."""
     runs = [_pieces(False, file, *run, unit_bytes) for run in zip(begins, lengths, strict=True)]
     turn = np.concatenate([np.arange(len(run[0])) for run in runs])
@@ -162,7 +162,7 @@ def _in_turn(file: int, begins: Integers, lengths: Integers, unit_bytes: int) ->
     return write, files, offset, size
 
 
-def _mixed(reads: Operations, writes: Operations) -> Operations:
+def _mixed(reads: OperationColumns, writes: OperationColumns) -> OperationColumns:
     """Reads and writes, interleaved: a write follows once the same amount was read."""
     done = [np.cumsum(part[3]) for part in (reads, writes)]
     order = np.argsort(np.concatenate(done), kind="stable")
@@ -314,7 +314,7 @@ class SyntheticSpill:
         columns = {"thread": thread, "file": file, "write": write.astype(bool)}
         return steps_of({**columns, "offset": offset, "bytes": size, "delay_ns": delay_ns})
 
-    def _parts(self, unit_bytes: int) -> Iterator[Operations]:
+    def _parts(self, unit_bytes: int) -> Iterator[OperationColumns]:
         whole, rest = divmod(self._data_bytes, self._memory_bytes)
         runs = np.array([self._memory_bytes] * whole + [rest] * bool(rest))
         for at, length in zip(_begins(runs), runs, strict=True):
