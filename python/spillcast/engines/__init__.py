@@ -103,7 +103,7 @@ class Engine:
     memory: "MemorySetting | None" = None
     #: A class ``Lab``: experiments on a private server or database.
     lab: str | None = None
-    #: Whether its queries run in a server, which options such as --postgres name.
+    #: Whether ``calibrate`` and ``record --explain`` take a server of the user: ``--NAME DSN``.
     server: bool = False
     #: A function that records the query of a session, with the arguments of ``record_mysql``.
     record: str | None = None
