@@ -164,6 +164,7 @@ def record(
     """
     from spillcast._core import unused_name
     from spillcast.cli.forecast import check_rehearse
+    from spillcast.cli.progress import line_view
     from spillcast.cli.recording import (
         ENGINES,
         TargetOptions,
@@ -171,6 +172,7 @@ def record(
         check_minute,
         check_target,
         record_all,
+        record_minute,
     )
     from spillcast.engines import SessionSelector
     from spillcast.interruptible import kept_status
@@ -211,23 +213,13 @@ def record(
         others = all_ or live or explain is not None or bool(rehearse) or mysql is not None
         check_minute(command, options, others=others)
         assert output is not None
-        _record_minute(target, output, options, json=json)
+        with line_view(show=not json) as view:
+            recording = record_minute(target, output, options, view)
+        _print_recording(recording, output, json=json)
     else:
         forecast = _running_forecast(to, history or (), written, confidence) if live else None
         _record_once(target, output, options, rehearse or (), forecast, json=json, live=live)
     raise typer.Exit(kept_status())
-
-
-def _record_minute(
-    target: "TargetOptions", output: Path, options: "RecordOptions", *, json: bool
-) -> None:
-    """Record a target in bursts, and print what was recorded."""
-    from spillcast.cli.progress import line_view
-    from spillcast.cli.recording import record_minute
-
-    with line_view(show=not json) as view:
-        recording = record_minute(target, output, options, view)
-    _print_recording(recording, output, json=json)
 
 
 def _record_once(
@@ -256,15 +248,14 @@ def _record_once(
             keep=output is None or forecast is not None,
             keyboard=not is_command,
         )
-    command_output = CommandOutput(json=json) if live and is_command else None
+    command_output = CommandOutput(live=live and is_command, json=json)
     with until_command_ends(target.command) as signals:
         try:
             recording = _record(
                 target, output, options, view_context, command_output, signals, live=live
             )
         finally:
-            if command_output is not None:
-                command_output.print_kept()
+            command_output.print_kept()
         if recording is not None and output is not None:
             exit_status = recording.meta.engine.settings.get("exit_status")
             if rehearse and recording.meta.spilled and not exit_status:
@@ -277,7 +268,7 @@ def _record(
     output: Path | None,
     options: "RecordOptions",
     view_context: "AbstractContextManager[View]",
-    command_output: "CommandOutput | None",
+    command_output: "CommandOutput",
     signals: "Forwarder[_core.Target] | None",
     *,
     live: bool,

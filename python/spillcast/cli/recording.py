@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -185,13 +185,13 @@ class CommandOutput:
     """Output of a command that is started in ``starting``, kept apart from the view.
 
     With ``json`` its stdout goes to stderr. Output for a terminal is kept until ``print_kept``;
-    output for a file or a pipe is not redirected.
+    output for a file or a pipe, and that of a command without a ``live`` view, is not redirected.
     """
 
-    def __init__(self, *, json: bool) -> None:
+    def __init__(self, *, live: bool, json: bool) -> None:
         self._kept: dict[int, BinaryIO] = {}
-        self._redirected = {1: 2} if json else {}
-        if not json and sys.stderr.isatty():
+        self._redirected = {1: 2} if live and json else {}
+        if live and not json and sys.stderr.isatty():
             # Unnamed files, closed by ``print_kept`` or at exit.
             self._kept = {
                 number: os.fdopen(os.memfd_create("spillcast-output"), "w+b")
@@ -241,7 +241,7 @@ def begin(
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
-    command_output: "CommandOutput | None",
+    command_output: CommandOutput,
     signals: "Forwarder[_core.Target] | None",
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""
@@ -249,7 +249,7 @@ def begin(
     from spillcast.recording.record import record_command, record_pid
 
     if target.command is not None:
-        with command_output.starting() if command_output is not None else nullcontext():
+        with command_output.starting():
             recorder, started = record_command(target.command, output, options, running)
         if signals is not None:
             signals.to(started)
