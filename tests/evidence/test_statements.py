@@ -39,24 +39,6 @@ def test_a_bar_that_closes_a_table_is_not_part_of_its_values(statements_of):
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
 
 
-#: Users' selections: only the mean, by its own name or an alias; a comment ends below the table.
-MEANS = """\
-   id | calls | temp_blks_read | temp_blks_written |  {mean}  | query
-------+-------+----------------+-------------------+----------+------------
-   77 |     4 |            600 |               800 |   250.5  | select a +
-      |       |                |                   |          | from t
-(1 row)
-
-END_OF_SAMPLE
-"""
-
-
-@cases("mean", ["mean_exec_time", "mean_time", "avg_ms", "mean_exec_ms", "AVG_TIME"])
-def test_the_mean_of_the_calls_replaces_their_total(statements_of, mean):
-    counts = statements_of(MEANS.format(mean=mean))
-    assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
-
-
 def test_a_mean_that_implies_more_than_the_speed_of_memory_is_refused(tmp_path):
     """A column of seconds is called avg_time, a name that elsewhere means milliseconds."""
     blocks = "calls,avg_time,temp_blks_read,temp_blks_written,query\n4,12.5,{0},{0},select 1\n"

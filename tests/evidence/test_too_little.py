@@ -46,7 +46,6 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "       name       |    size\n------------------+-------\n pgsql_tmp815.3   | 8388608\n",
         " total_exec_time | prop_exec_time | ncalls\n----+---+---\n 35:15:33 | 24.5% | 1,2\n",
         " query    | calls | total_time\n----------+-------+------\n select 1 |     9 | 1.5\n",
-        "query | calls | total_ms | temp_written\n------+---+---+---\nselect 1 | 9 | 1.5 | 9 MB\n",
         "Limit: 10 row(s)  (cost=0..0 rows=0)\nTable scan on t  (cost=2.5..2.5 rows=0)\n",
         "-> Index lookup on t using k\n   (actual time=0.1..0.2 rows=1 loops=9)\n",
         "SID  STATE    EVENT                  SECS\n192  WAITING  direct path read temp  0\n",

@@ -51,6 +51,9 @@ class Number:
         """A Number unchanged, or a float as an exact Number."""
         return value if isinstance(value, Number) else cls(value, value, value)
 
+    def __float__(self) -> float:
+        return float(self.value)
+
     def __mul__(self, other: "Number | float") -> "Number":
         other = Number.of(other)
         return Number(self.value * other.value, self.low * other.low, self.high * other.high)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING, TEXTS
+from spillcast.evidence.postgres.columns import renamed
 from spillcast.evidence.selection import FIGURES_HINT
 from spillcast.evidence.shippers import unshipper
 from spillcast.evidence.spark import is_event_log, plain_log
@@ -212,6 +213,13 @@ def _heading(*groups: str) -> str:
     )
 
 
+def _statements(sample: FileHead) -> float:
+    names = renamed(dict.fromkeys(sample.columns)).keys()
+    has_more = not names.isdisjoint(("calls", "total_time", "total_exec_time", "query"))
+    has_blocks = not names.isdisjoint(("temp_blks_written", "temp_blks_read"))
+    return (4.0 if has_more else 1.0) * has_blocks
+
+
 def _abridged_statements(sample: FileHead) -> float:
     """A score for calls and times of statements, even if a query renamed the columns."""
     names = sample.columns
@@ -260,11 +268,7 @@ KINDS: Sequence[EvidenceKind] = (
         (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
         (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
     )),
-    EvidenceKind("statements", "rows of pg_stat_statements",
-         columns(4.0, "temp_blks_written temp_blks_read",
-                 "calls total_time total_exec_time query")),
-    EvidenceKind("statements", "rows of pg_stat_statements",
-         columns(1.0, "temp_blks_written temp_blks_read")),
+    EvidenceKind("statements", "rows of pg_stat_statements", _statements),
     EvidenceKind("figures", "rows of pg_stat_statements without temp blocks",
          _abridged_statements,
          reason="rows of pg_stat_statements without temp_blks_read and temp_blks_written",

@@ -21,9 +21,17 @@ _BELOW_TABLE = re.compile(
     r"|^Time: [\d.,]+ ms"
 )
 _FIGURE = re.compile(r"\s*-?\d")
+#: Names that queries give to the calls and the temp blocks of pg_stat_statements.
+CALLS = r"(?:n|num_)?calls|executions|exec_count"
+_UNIT = "bl(?:oc)?ks|bytes|[kmgt]i?b"
+TEMP_BLOCKS = (
+    rf"(?P<mean>avg_|mean_)?temp_(?:(?P<unit>{_UNIT})_)?(?P<op>read|writ(?:e|ten))s?"
+    rf"(?:_(?P<last_unit>{_UNIT}))?(?P<per_call>_per_call)?"
+)
 #: Columns of tables that contain evidence by themselves, and are not part of a report.
 KNOWN_COLUMNS = re.compile(
-    r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|^(?=.*\bcalls\b).*\btemp_blks_|query_duration_ms\b"
+    r"\bQUERY PLAN\b|^(?:EXPLAIN|ANALYZE)$|query_duration_ms\b"
+    rf"|^(?=.*\b(?:{CALLS})\b).*\b(?:temp_blks_|{TEMP_BLOCKS}\b)"
     r"|^(?=.*\bexecution_count\b).*\btotal_spills\b"
     r"|^(?=.*\bnum_of_writes\b).*\bio_stall_write_ms\b"
     r"|^(?=.*\bsql_exec_id\b).*\bphysical_read_requests\b",
@@ -39,8 +47,9 @@ _KNOWN_NAMES = ("temp_blks_", "query_duration_ms", "total_spills", "io_stall_", 
 #: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
-    r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
-    r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
+    rf"|(?=[^\n]{{,4000}}\b(?:{CALLS}|query|queryid|total_\w+)\b)"
+    r"(?![^\n]{,4000}(?i:\bselect\b|\":))"
+    rf"[^\n]{{,4000}}\b(?:temp_blks_\w+|{TEMP_BLOCKS})\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
 #: The start of rows in JSON, as opposed to a prompt such as ``[oracle@db]$``.

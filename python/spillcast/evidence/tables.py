@@ -167,7 +167,7 @@ def _body(lines: list[str]) -> list[str]:
 
 
 def _without_rules(lines: list[str]) -> list[str]:
-    return [line for line in lines if not _is_rule(line) or not line.strip()]
+    return [line for line in lines if not is_rule(line) or not line.strip()]
 
 
 def _with_rule(line: str) -> list[str]:
@@ -180,14 +180,15 @@ def _with_rule(line: str) -> list[str]:
     return [line.translate(_HEADING_OF_BORDER), re.sub(r"[^\s┬]", "─", line).replace("┬", "┼")]
 
 
-def _is_rule(line: str) -> bool:
+def is_rule(line: str) -> bool:
+    """Whether a line is the rule between the heading and the rows of a table."""
     return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━=") >= 3
 
 
 def _is_known_table(lines: list[str], at: int) -> bool:
     """Whether a rule is at ``at``, below known columns or above JSON in the only column."""
     heading, below = lines[at - 1], lines[at + 1] if at + 1 < len(lines) else ""
-    if not _is_rule(lines[at]) or not heading.strip():
+    if not is_rule(lines[at]) or not heading.strip():
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
@@ -333,7 +334,7 @@ def headless(lines: list[str]) -> list[str] | None:
     """Records without a heading: a name and a value per line, as from ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
         return None
-    full = [line for line in lines if line.strip() and not _is_rule(line)]
+    full = [line for line in lines if line.strip() and not is_rule(line)]
     if all(line.rstrip().endswith(_CLOSING) for line in full):
         full = [line.rstrip()[:-1].rstrip() for line in full]
     # QUERY PLAN that no plan follows is the heading of a table.
@@ -376,7 +377,7 @@ def column(lines: list[str]) -> list[str] | None:
     Its lines end with a bar, as in Jira, or with psql's continuation mark, which directly follows
     the longest line.
     """
-    full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
+    full = [line.rstrip() for line in lines if line.strip() and not is_rule(line)]
     ended = [at for at, line in enumerate(full) if line.endswith((*_CLOSING, *_CONTINUED))]
     if len(ended) < 2 or len(ended) <= ended[-1] - ended[0]:
         return None

@@ -86,6 +86,7 @@ _STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _SQL_COMMENT = re.compile(r"^\s*-- ?(?!>)")
 _BARRED_NUMBER = re.compile(r"^\s*\d{1,5} +[|│](?: |$)")
+_NUMBERED = re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?")
 #: The frame that a pager draws around numbered lines, with the name of the file; a blank line.
 _FRAME = re.compile(r"─{5,}[┬┼┴]─*|\s{5,}│ (?:File|Size|STDIN)\b.*|\s*")
 #: A bar as before a table's row, but with no further bar between cells or at the end of the line.
@@ -97,7 +98,7 @@ _PREFIXES = (
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
     _BARRED_NUMBER,
-    re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|(?!.*\|\s*$)) ?"),
+    _NUMBERED,
     _BAR,
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
@@ -196,9 +197,13 @@ def _line_prefixes(lines: Lines) -> Lines | None:
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
     for pattern in _PREFIXES:
-        # A bar after a number may belong to a table: if all lines end with a bar, it does.
+        # A bar after a number belongs to a table whose rule has no number, or whose lines all end
+        # with a bar.
         is_barred = pattern is _BARRED_NUMBER
         if is_barred and all(line.rstrip().endswith("|") for line in full):
+            continue
+        is_number = is_barred or pattern is _NUMBERED
+        if is_number and any(tables.is_rule(line) and not pattern.match(line) for line in full):
             continue
         # After a line with a name and a bar, a bar continues a value.
         if pattern is _BAR and any(map(_NAME_AND_BAR.match, full)):

@@ -22,6 +22,7 @@ from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import (
     ZERO,
     FigureCheck,
+    Number,
     amount,
     check_all,
     rounded_number,
@@ -29,6 +30,7 @@ from spillcast.evidence.numbers import (
     with_decimal_points,
 )
 from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres.columns import in_standard_units, renamed
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
 from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selection, ambiguous
@@ -43,15 +45,10 @@ from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Times of execution: their names up to version 12 and since, and common aliases in queries.
-_TIME = re.compile(
-    r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|ms|time_ms)"
-)
-#: Column names that a query may give to the statement's text, and how such a text begins.
-_TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
-_TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
 #: Columns that a forecast needs but a ranking does not; --elapsed replaces the last.
 _OF_FORECASTS = ("temp_blks_read", "total_exec_time")
+#: The largest width of a rounded figure, relative to it.
+_ROUNDING_MAX = 0.1
 TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
 #: A number with separators, before the format of its column is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
@@ -136,7 +133,7 @@ class StatementRow:
             workers=_integer(values, "parallel_workers_launched", WORKERS_MAX * (calls or 1)),
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
             maintenance=_integer(values, MAINTENANCE, WORKERS_MAX),
-            missing=next((name for name in _OF_FORECASTS if name not in values), None),
+            missing=_missing(values),
             spread=_spread(values),
             looks=values.get("looks", 0),
             workers_seen=values.get("workers_seen", 0),
@@ -154,15 +151,16 @@ def read_rows(path: Path) -> list[StatementRow]:
         text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
         if text.count("\n") > _LINES_MAX:
             raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
-        rows = [_with_total(row) for row in _with_points([renamed(row) for row in rows_of(text)])]
-        if not rows:
+        named = _with_points([renamed(row) for row in rows_of(text)])
+        if not named:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
+        rows = [_with_total(in_standard_units(row)) for row in _of_one_export(named)]
         is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
         for name in ("calls", "temp_blks_written", *(TEMP_TIMES * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
         check_all(held for row in rows for held in _total_checks(row))
-        return merged(_without_sums([StatementRow.of(row) for row in _of_one_export(rows)]))
+        return merged(_without_sums([StatementRow.of(row) for row in rows]))
 
 
 def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
@@ -171,20 +169,6 @@ def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
     sums = sum(row.calls for row in others), sum(row.blocks for row in others)
     is_sum = len(others) > 1 and " " not in (last.query or "") and sums == (last.calls, last.blocks)
     return others if is_sum else rows
-
-
-def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the newest version's column names; up to version 12 all times are of execution."""
-    row = {str(name).strip().lower(): value for name, value in row.items()}
-    texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
-    times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}
-    named = {
-        f"{'mean' if of in ('avg', 'average') else of}_exec_time": row[name]
-        for name, of in times.items()
-    }
-    named |= {"query": texts[0]} if texts else {}
-    named |= {"queryid": row["query_id"]} if "query_id" in row else {}
-    return {**named, **{name.removesuffix("_ms"): value for name, value in row.items()}}
 
 
 def _with_total(row: dict[str, Any]) -> dict[str, Any]:
@@ -209,10 +193,14 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
         return
-    mean_ms, total_ms = (rounded_number(str(time)) or ZERO for time in (mean, total))
+    mean_ms, total_ms = (_rounded(time) for time in (mean, total))
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
     product = mean_ms * amount(calls, "calls")
     yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
+
+
+def _rounded(time: Any) -> Number:
+    return time if isinstance(time, Number) else rounded_number(str(time)) or ZERO
 
 
 def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -255,6 +243,17 @@ def merged(rows: Iterable[StatementRow]) -> list[StatementRow]:
         name = number if row.queryid is None else row.queryid
         by_id[name] = by_id[name].plus(row) if name in by_id else row
     return list(by_id.values())
+
+
+def _missing(values: Mapping[str, Any]) -> str | None:
+    """A column that a forecast needs but that is absent, or that a query rounded."""
+    for name in (*_OF_FORECASTS, "temp_blks_written"):
+        value = values.get(name)
+        if isinstance(value, Number) and value.value and value.spread > _ROUNDING_MAX:
+            return f"exact {name}"
+        if name not in values:
+            return name
+    return None
 
 
 def _integer(values: Mapping[str, Any], name: str, max_value: int) -> int | None:

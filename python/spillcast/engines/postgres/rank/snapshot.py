@@ -46,6 +46,7 @@ from spillcast.errors import (
     SessionEnded,
 )
 from spillcast.evidence.postgres import CONSTANT, MARK
+from spillcast.evidence.postgres.columns import renamed
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import (
@@ -59,7 +60,6 @@ from spillcast.evidence.postgres.statements import (
     ambiguous_rows,
     executed_row,
     merged,
-    renamed,
 )
 from spillcast.evidence.text import text_of
 from spillcast.fleet.snapshots import (

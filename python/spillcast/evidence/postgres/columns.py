@@ -1,0 +1,103 @@
+"""Columns of pg_stat_statements under the names, and in the units, that a query gives them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from spillcast.errors import EvidenceIncomplete
+from spillcast.evidence.numbers import Number, amount, rounded_number, seconds_of
+from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.table_rows import CALLS, TEMP_BLOCKS
+
+_TEMP = re.compile(TEMP_BLOCKS)
+_CALLS = re.compile(CALLS)
+#: Times of execution: their names up to version 12 and since, and common aliases.
+_TIME = re.compile(
+    r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|(?=[mhs]))"
+    r"(?:_?(?P<unit>ms|s|secs?|seconds|mins?|minutes|h|hours))?"
+)
+#: Milliseconds in a unit of time, and blocks in a unit of size, by its first letter or whole name.
+_MS = {"ms": 1.0, "s": 1e3, "m": 60e3, "h": 3600e3}
+_BLOCKS = {"b": 1.0} | {
+    unit: 1024.0**power / BLOCK_BYTES for power, unit in enumerate(("bytes", "k", "m", "g", "t"))
+}
+#: Names of the statement's text, and how such a text begins.
+_TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
+_TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
+
+
+@dataclass(frozen=True)
+class Alias:
+    """A column of a query: the column of pg_stat_statements that it shows, and its unit."""
+
+    column: str
+    #: Milliseconds or blocks in the unit; None if each value has its own unit.
+    factor: float | None
+    per_call: bool = False
+
+    @property
+    def is_time(self) -> bool:
+        """Whether it is a time, and no count."""
+        return self.column.endswith("_time")
+
+    @classmethod
+    def of(cls, name: str) -> "Alias | None":
+        """The meaning of a name in lower case; None for other names."""
+        if _CALLS.fullmatch(name):
+            return cls("calls", 1.0)
+        if time := _TIME.fullmatch(name):
+            of = "mean" if time["of"] in ("avg", "average") else time["of"]
+            unit = time["unit"] or "ms"
+            return cls(f"{of}_exec_time", _MS["ms" if unit == "ms" else unit[0]])
+        if temp := _TEMP.fullmatch(name):
+            unit = temp["unit"] or temp["last_unit"]
+            op = "read" if temp["op"] == "read" else "written"
+            is_mean = bool(temp["mean"] or temp["per_call"])
+            factor = _BLOCKS.get(unit, _BLOCKS[unit[0]]) if unit else None
+            return cls(f"temp_blks_{op}", factor, is_mean)
+        return None
+
+
+def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row with the newest version's column names too; up to 12 all times are of execution."""
+    row = {str(name).strip().lower(): value for name, value in row.items()}
+    texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
+    named = {alias.column: row[name] for name in row if (alias := Alias.of(name)) is not None}
+    named |= {"query": texts[0]} if texts else {}
+    named |= {"queryid": row["query_id"]} if "query_id" in row else {}
+    return {**named, **{name.removesuffix("_ms"): value for name, value in row.items()}}
+
+
+def in_standard_units(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A renamed row with times in milliseconds, temp I/O in blocks, and sums over the calls.
+
+    A converted value is a Number with the bounds of its rounding. ValueError if it is no number.
+    """
+    converted = {}
+    for name, value in row.items():
+        alias = Alias.of(name)
+        # The column itself is more exact than another form of it.
+        if alias is None or value is None or row[alias.column] != value:
+            continue
+        is_clock = alias.is_time and ":" in str(value)
+        if is_clock or alias.factor != 1.0 or alias.per_call:
+            calls = amount(row.get("calls"), "calls") if alias.per_call else 1
+            converted[alias.column] = _quantity(alias, name, str(value)) * calls
+    return {**row, **converted}
+
+
+def _quantity(alias: Alias, name: str, text: str) -> Number:
+    if alias.is_time:
+        number = seconds_of(re.sub(r" days? ", " ", text))
+        factor = 1e3 if ":" in text else alias.factor
+    else:
+        number = rounded_number(re.sub(r"\bkB\b", "KB", text.replace(" bytes", "B")))
+        factor = alias.factor or 1.0 / BLOCK_BYTES
+        if alias.factor is None and text.strip().isdecimal():
+            hint = f"rename the column to {alias.column} if it counts blocks"
+            raise EvidenceIncomplete(f"{name} has no unit: it may count blocks or bytes", hint)
+    if number is None or factor is None:
+        raise ValueError(f"{name} is {text[:40]}, and not a number")
+    exact = number * factor
+    return exact if alias.is_time else replace(exact, value=round(exact.value))
