@@ -49,6 +49,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "Limit: 10 row(s)  (cost=0..0 rows=0)\nTable scan on t  (cost=2.5..2.5 rows=0)\n",
         "-> Index lookup on t using k\n   (actual time=0.1..0.2 rows=1 loops=9)\n",
         "SID  STATE    EVENT                  SECS\n192  WAITING  direct path read temp  0\n",
+        "query_id avg_ms avg_tempdb_space_used_mb\n-------- ------ ---\n42 401.5 819.2\n",
         "avg_spills  stmt\n----------- -----------\n26500       SELECT 1\n",
         "XN Merge  (cost=1.3..1.8 rows=5 width=27)\n  ->  XN Sort  (cost=1.3..1.8 rows=5)\n",
         "  execution time: 10s\n  rows read from KV: 6,001,215 (806 MiB)\n  network usage: 0 B\n",

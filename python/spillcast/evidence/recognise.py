@@ -365,7 +365,7 @@ KINDS: Sequence[EvidenceKind] = (
                 r"|\bSQL Server parse and compile|\|--[A-Z][\w ]*\(.{,200}:\("
                 r"|['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\b(?:Scan count|Scananzahl) \d"
-                r"|\b(?:tempdb_allocations|(?:user|internal)_objects_alloc_page_count|avg_tempdb_space_used|(?:avg|last|max)_spills"
+                r"|\b(?:tempdb_allocations|(?:user|internal)_objects_alloc_page_count|\w+_tempdb_space_used(?:_mb)?|(?:avg|last|max)_spills"
                 r"|waiting_tasks_count|wait_category(?:_desc)?)\b|^[^\w\n]*IO_COMPLETION\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store of SQL Server count pages in "
                 "tempdb, also those in memory, a plan as text counts none, waits are of all files, "
