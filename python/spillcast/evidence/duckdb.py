@@ -67,34 +67,8 @@ def read(path: Path, selection: Selection) -> Counts:
 
     InputError if it is damaged, lacks the size of temp files, or if there were none.
     """
-    text = text_of(path, bytes_max=JSON_LENGTH_MAX)
-    if (box := _BOX.search(text)) is not None:
-        raise _unsized(quantity_of(parse_duration_s, box[1], "Total Time"))
-    text = unwrapped(text)
-    values = json_values(text)
-    lists = (value if isinstance(value, list) else [value] for value in values)
-    documents = [document for documents in lists for document in documents]
-    if len(documents) > 1:
-        raise EvidenceAmbiguous(f"{len(documents)} profiles", "give one, in a file of its own")
-    if not documents or not isinstance(documents[0], dict):
-        raise damaged("no line begins its JSON: the first is missing or begins with other text")
-    profile = read_document(DuckDBMetrics, _renamed(documents[0]))
-    if profile.cpu_time == 0:
-        raise EvidenceIncomplete(
-            "the profile has no sums of its operators: the query failed, or EXPLAIN of DuckDB 1.1 "
-            "to 1.4 printed it, which leaves out latency and temp files",
-            f"{HINT}; {_HINT}",
-        )
+    profile = _metrics(text_of(path, bytes_max=JSON_LENGTH_MAX))
     of_query, of_database = profile.peak_temp_dir_size, profile.system_peak_temp_dir_size
-    if of_query is of_database is profile.total_bytes_spilled is None:
-        raise _unsized(profile.latency)
-    if not _NEWER.search(text) and _SORTS.search(text):
-        raise EvidenceIncomplete(
-            "a sort, in a profile without total_bytes_written: before DuckDB 1.4, which "
-            "adds that metric, it writes its temp files several times, which no metric counts",
-            f"with DuckDB 1.4 or newer turn that metric on, or leave out "
-            f"custom_profiling_settings; {_HINT}",
-        )
     lower = of_query or min(SMALLEST_BYTES, of_database or 0)
     upper = WRITTEN_MAX * (of_query or of_database or 0)
     if profile.total_bytes_spilled is not None:
@@ -128,6 +102,38 @@ def read(path: Path, selection: Selection) -> Counts:
             "DuckDB 2 of all since it was opened"
         ],
     )
+
+
+def _metrics(text: str) -> DuckDBMetrics:
+    """The metrics of the only profile of a text. InputError without those of temp files."""
+    if (box := _BOX.search(text)) is not None:
+        raise _unsized(quantity_of(parse_duration_s, box[1], "Total Time"))
+    text = unwrapped(text)
+    values = json_values(text)
+    lists = (value if isinstance(value, list) else [value] for value in values)
+    documents = [document for documents in lists for document in documents]
+    if len(documents) > 1:
+        raise EvidenceAmbiguous(f"{len(documents)} profiles", "give one, in a file of its own")
+    if not documents or not isinstance(documents[0], dict):
+        raise damaged("no line begins its JSON: the first is missing or begins with other text")
+    profile = read_document(DuckDBMetrics, _renamed(documents[0]))
+    if profile.cpu_time == 0:
+        raise EvidenceIncomplete(
+            "the profile has no sums of its operators: the query failed, or EXPLAIN of DuckDB 1.1 "
+            "to 1.4 printed it, which leaves out latency and temp files",
+            f"{HINT}; {_HINT}",
+        )
+    sizes = profile.peak_temp_dir_size, profile.system_peak_temp_dir_size
+    if sizes == (None, None) and profile.total_bytes_spilled is None:
+        raise _unsized(profile.latency)
+    if not _NEWER.search(text) and _SORTS.search(text):
+        raise EvidenceIncomplete(
+            "a sort, in a profile without total_bytes_written: before DuckDB 1.4, which "
+            "adds that metric, it writes its temp files several times, which no metric counts",
+            f"with DuckDB 1.4 or newer turn that metric on, or leave out "
+            f"custom_profiling_settings; {_HINT}",
+        )
+    return profile
 
 
 def _unsized(elapsed_s: float) -> InputError:

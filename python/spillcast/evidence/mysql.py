@@ -92,29 +92,7 @@ def read(path: Path, selection: Selection) -> Counts:
 
     InputError if it is damaged, was not executed, or shows no spill.
     """
-    text = unwrapped(text_of(path, bytes_max=JSON_LENGTH_MAX))
-    if '"query_block"' not in text and r"\"query_block" not in text:
-        raise EvidenceUnsuited(
-            "no plan of MySQL, and no table or tree of MariaDB, shows whether a sort or a "
-            "temporary table went to disk",
-            _INSTEAD,
-        )
-    plain = re.sub(r"\\n", "\n", text) if text.count("\n") < 3 else text
-    documents = [d for d in json_values(plain, repeats=True) if isinstance(d, dict)]
-    blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
-    if not blocks:
-        raise damaged("no line begins its JSON: the first is missing or begins with other text")
-    # The outer block of a UNION has no time, those of its parts do.
-    blocks = [
-        block
-        for block in blocks
-        if any("r_total_time_ms" in node for _, node in _nodes({"query_block": block}))
-    ]
-    if len(blocks) > 1:
-        raise EvidenceAmbiguous(f"{len(blocks)} plans", "give one, in a file of its own")
-    if not blocks:
-        raise EvidenceIncomplete("the plan was not run to its end: it counts no I/O", _INSTEAD)
-    [block] = blocks
+    block = _query_block(unwrapped(text_of(path, bytes_max=JSON_LENGTH_MAX)))
     nodes = list(_nodes(block))
     sorts = [_sort(node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]
@@ -160,6 +138,32 @@ def read(path: Path, selection: Selection) -> Counts:
         buffered=True,
         notes=notes,
     )
+
+
+def _query_block(text: str) -> Mapping[str, Any]:
+    """The only plan of a text. InputError if it is damaged or was not executed to its end."""
+    if '"query_block"' not in text and r"\"query_block" not in text:
+        raise EvidenceUnsuited(
+            "no plan of MySQL, and no table or tree of MariaDB, shows whether a sort or a "
+            "temporary table went to disk",
+            _INSTEAD,
+        )
+    plain = re.sub(r"\\n", "\n", text) if text.count("\n") < 3 else text
+    documents = [d for d in json_values(plain, repeats=True) if isinstance(d, dict)]
+    blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
+    if not blocks:
+        raise damaged("no line begins its JSON: the first is missing or begins with other text")
+    # The outer block of a UNION has no time, those of its parts do.
+    run: list[dict[str, Any]] = [
+        block
+        for block in blocks
+        if any("r_total_time_ms" in node for _, node in _nodes({"query_block": block}))
+    ]
+    if len(run) > 1:
+        raise EvidenceAmbiguous(f"{len(run)} plans", "give one, in a file of its own")
+    if not run:
+        raise EvidenceIncomplete("the plan was not run to its end: it counts no I/O", _INSTEAD)
+    return run[0]
 
 
 def _temporary(block: Mapping[str, Any], elapsed_s: float) -> tuple[float, float]:

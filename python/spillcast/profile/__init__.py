@@ -20,7 +20,7 @@ from spillcast.recording import is_like
 from spillcast.text import several
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.trace import Progress
+    from spillcast.evidence.oracle.trace import Progress, TraceOptions
 
 __all__ = ["DIMENSIONS", "Profile", "profile"]
 
@@ -54,21 +54,15 @@ def profile(
     kind = files.only_waits()
     if temp_dirs and kind != "recordings":
         raise OptionConflict("--temp is for recordings")
-    if block_bytes is not None and kind not in {"traces", "ash"}:
-        raise OptionConflict("--block is for traces")
-    if block_bytes is not None and block_bytes < 1:
-        raise OptionInvalid(f"block_bytes {block_bytes}: too few", "such as 8192")
-    if lenient and not files.traces:
-        raise OptionConflict("--lenient is for traces")
-    _check_chosen(chosen, kind)
+    _check_of_oracle(files, block_bytes, chosen, lenient=lenient)
     from spillcast.evidence.oracle.trace import TraceOptions
 
     options = TraceOptions(lenient=lenient, chosen=chosen, on_progress=on_progress)
     if ROW_SOURCE in by:
         from spillcast.profile.other_rows import by_row_source
 
-        return by_row_source(files, by, where, block_bytes, options)
-    if kind == "ash":
+        result = by_row_source(files, by, where, block_bytes, options)
+    elif kind == "ash":
         from spillcast.profile.other_rows import of_ash
 
         result = of_ash(files.ash, by, where, options)
@@ -81,34 +75,49 @@ def profile(
 
         result = of_statistics(files.statistics, by, where)
     elif kind == "recordings" and FUNCTION in by:
-        return _by_function(files, by, event=event, where=where)
+        result = _by_function(files, by, event=event, where=where)
     elif kind == "recordings":
         result = _of_recording(files, by, where, temp_dirs)
     elif CALL in by:
         from spillcast.profile.other_rows import of_calls
 
-        return of_calls(files.traces, by, where, options)
-    elif where is None and all(name in DIMENSIONS or name in COLUMNS for name in by):
-        from spillcast.profile.traces import of_traces
-
-        result = of_traces(files.traces, by, options)
+        result = of_calls(files.traces, by, where, options)
     else:
-        from spillcast.profile.rows import of_trace_rows
-
-        result = of_trace_rows(files.traces, by, where, options)
+        result = _of_traces(files.traces, by, where, options)
     if block_bytes is not None and "size" in by:
         result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
 
 
-def _check_chosen(chosen: Filter, kind: str) -> None:
-    """OptionConflict if evidence of this kind has no samples or times to select."""
+def _check_of_oracle(
+    files: EvidenceFiles, block_bytes: int | None, chosen: Filter, *, lenient: bool
+) -> None:
+    """OptionConflict for options of traces and ASH exports that this evidence does not use."""
+    kind = files.only_waits()
+    if block_bytes is not None and kind not in {"traces", "ash"}:
+        raise OptionConflict("--block is for traces")
+    if block_bytes is not None and block_bytes < 1:
+        raise OptionInvalid(f"block_bytes {block_bytes}: too few", "such as 8192")
+    if lenient and not files.traces:
+        raise OptionConflict("--lenient is for traces")
     of_statement = chosen.sql_id is not None or chosen.exec_id is not None
     if chosen != NO_FILTER and kind != "ash" and (kind != "traces" or of_statement):
         raise OptionConflict(
             "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
             "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
         )
+
+
+def _of_traces(
+    traces: Sequence[Path], by: Sequence[str], where: str | None, options: "TraceOptions"
+) -> Profile:
+    if where is None and all(name in DIMENSIONS or name in COLUMNS for name in by):
+        from spillcast.profile.traces import of_traces
+
+        return of_traces(traces, by, options)
+    from spillcast.profile.rows import of_trace_rows
+
+    return of_trace_rows(traces, by, where, options)
 
 
 def _in_bytes(result: Profile, block_bytes: int) -> Profile:

@@ -10,6 +10,7 @@ from spillcast.errors import (
     EvidenceIncomplete,
     EvidenceUnknown,
     EvidenceUnsuited,
+    InputError,
     NoTempIo,
 )
 from spillcast.evidence.counts import (
@@ -223,20 +224,7 @@ def _report(text: str, selection: Selection) -> Report:
     all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not any(events.temp for events in lists):
-        # A list of all events omits those that took less than a millisecond.
-        is_complete = bool(waits) or any(len(events.waits) > _TOP for events in lists)
-        is_complete = is_complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
-        if not is_complete:
-            raise EvidenceIncomplete(
-                "no table has its waits for temp files with their number and time",
-                f"{HINT}; for ASH, export the samples: spillcast collect oracle",
-            )
-        if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
-            raise EvidenceUnsuited(
-                "up to release 9.2 temp files have the same wait events as other direct I/O",
-                "trace the statement with waits: tkprof shows its temp I/O by row source",
-            )
-        raise NoTempIo("it has no waits for temp files among its wait events", HINT)
+        raise _without_temp(plain, lists, is_complete=bool(waits))
     minutes = _minutes(tables, plain)
     model = dict(_pairs(tables, "statistic", "time(s"))
     classes = dict(_pairs(tables, "waitclass", "totalwaittime(s", "waittime(s"))
@@ -274,6 +262,24 @@ def _report(text: str, selection: Selection) -> Report:
         notes=notes,
         left_out=left_out,
     )
+
+
+def _without_temp(plain: str, lists: Sequence[WaitList], *, is_complete: bool) -> InputError:
+    """The error for a report without waits for temp files; ``is_complete``: its lists have all."""
+    # A list of all events omits those that took less than a millisecond.
+    is_complete = is_complete or any(len(events.waits) > _TOP for events in lists)
+    has_waits = any(events.waits for events in lists)
+    if not is_complete and (not has_waits or _TEMP_FIGURES.search(plain)):
+        return EvidenceIncomplete(
+            "no table has its waits for temp files with their number and time",
+            f"{HINT}; for ASH, export the samples: spillcast collect oracle",
+        )
+    if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
+        return EvidenceUnsuited(
+            "up to release 9.2 temp files have the same wait events as other direct I/O",
+            "trace the statement with waits: tkprof shows its temp I/O by row source",
+        )
+    return NoTempIo("it has no waits for temp files among its wait events", HINT)
 
 
 def _minutes(tables: Sequence[ReportTable], plain: str) -> dict[str, Number]:

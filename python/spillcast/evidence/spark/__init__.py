@@ -288,43 +288,7 @@ class Application:
     def warnings(self) -> list[tuple[str, str]]:
         """Codes and sentences for what the log does not show, or where it contradicts itself."""
         log = self.log
-        notes = []
-        if not self.whole:
-            notes.append("the log ends before the application does: times are those up to there")
-        if log.started_ms is None:
-            notes.append("the log lacks when the application began: times are from its first job")
-        if unowned := [stage.id for stage in log.stages if stage.job is None]:
-            stages = ", ".join(map(str, unowned[:3]))
-            notes.append(f"the log lacks jobs of stages ({stages}), or its lines are out of order")
-        if self.parts_missing is not None:
-            notes.append(self.parts_missing)
-        if lacking := [stage.id for stage in log.stages if self._lacks_events(stage)]:
-            stages = ", ".join(map(str, lacking[:3]))
-            notes.append(f"the log lacks ends of stages ({stages}) or of their tasks")
-        if log.damaged_lines:
-            notes.append(f"{log.damaged_lines:,} lines of the log cannot be read as events")
-        if inferred := [executor.id for executor in log.executors if executor.inferred]:
-            notes.append(
-                f"the log lacks the cores of executors ({', '.join(inferred[:3])}): they are taken "
-                "as the most tasks that each ran at once"
-            )
-        if (overfull := self.core.overfull_executor()) is not None:
-            executor, tasks = overfull
-            notes.append(f"executor {executor} ran {tasks} tasks at once, more than it has slots")
-        tasks = sum(stage.task_count for stage in log.stages)
-        if (outside := self.core.tasks_outside_stages()) > _OUTSIDE_MAX * tasks:
-            notes.append(
-                f"{outside:,} of {tasks:,} tasks began before their stage or ended after it"
-            )
-        if unread := [stage.id for stage in log.stages if self._read_more_than_written(stage)]:
-            stages = ", ".join(map(str, unread[:3]))
-            notes.append(f"stages ({stages}) read more of shuffles than the log says was written")
-        if (observed := self.observed) is not None and observed.coverage < COVERAGE_MIN:
-            notes.append(
-                f"the recordings hold {format_share(observed.coverage)} of the shuffle bytes that "
-                "the log counts: other tasks are assumed to wait as long for a byte"
-            )
-        warnings = [("event-log", note) for note in notes]
+        warnings = [("event-log", note) for note in self._contradictions()]
         named = (e for name, part, e in _ENGINES if part in log.properties.get(name, "").lower())
         if engines := sorted({*named, *log.plan_engines}):
             note = (
@@ -332,7 +296,7 @@ class Application:
                 "counts in part or not at all"
             )
             warnings.append(("other-engine", note))
-        if log.caches_on_disk and observed is None:
+        if log.caches_on_disk and self.observed is None:
             note = (
                 "cached blocks (persist with DISK_ONLY) lie in the local directories, and the log "
                 "does not count them"
@@ -346,6 +310,43 @@ class Application:
             )
             warnings.append(("pushed-shuffle", note))
         return warnings
+
+    def _contradictions(self) -> Iterator[str]:
+        """Sentences about what the log lacks, or where it contradicts itself."""
+        log = self.log
+        if not self.whole:
+            yield "the log ends before the application does: times are those up to there"
+        if log.started_ms is None:
+            yield "the log lacks when the application began: times are from its first job"
+        if unowned := [stage.id for stage in log.stages if stage.job is None]:
+            stages = ", ".join(map(str, unowned[:3]))
+            yield f"the log lacks jobs of stages ({stages}), or its lines are out of order"
+        if self.parts_missing is not None:
+            yield self.parts_missing
+        if lacking := [stage.id for stage in log.stages if self._lacks_events(stage)]:
+            stages = ", ".join(map(str, lacking[:3]))
+            yield f"the log lacks ends of stages ({stages}) or of their tasks"
+        if log.damaged_lines:
+            yield f"{log.damaged_lines:,} lines of the log cannot be read as events"
+        if inferred := [executor.id for executor in log.executors if executor.inferred]:
+            yield (
+                f"the log lacks the cores of executors ({', '.join(inferred[:3])}): they are taken "
+                "as the most tasks that each ran at once"
+            )
+        if (overfull := self.core.overfull_executor()) is not None:
+            executor, tasks = overfull
+            yield f"executor {executor} ran {tasks} tasks at once, more than it has slots"
+        tasks = sum(stage.task_count for stage in log.stages)
+        if (outside := self.core.tasks_outside_stages()) > _OUTSIDE_MAX * tasks:
+            yield f"{outside:,} of {tasks:,} tasks began before their stage or ended after it"
+        if unread := [stage.id for stage in log.stages if self._read_more_than_written(stage)]:
+            stages = ", ".join(map(str, unread[:3]))
+            yield f"stages ({stages}) read more of shuffles than the log says was written"
+        if (observed := self.observed) is not None and observed.coverage < COVERAGE_MIN:
+            yield (
+                f"the recordings hold {format_share(observed.coverage)} of the shuffle bytes that "
+                "the log counts: other tasks are assumed to wait as long for a byte"
+            )
 
     def _lacks_events(self, stage: Stage) -> bool:
         if stage.completed_ms is not None:
