@@ -163,7 +163,6 @@ def folder(example, tmp_path):
         (["profile", "ash.csv", "--event", "nope"], "no event is like 'nope'"),
         (["profile", "hdd.trc", "--by", "op", "--event", "d*"], "--event goes with --by event"),
         (["profile", "hdd.trc", "--by", "call", "--event", "d*"], "--event goes with --by event"),
-        (["profile", "hdd.trc", "--by", "row-source", "--event", "d*"], "--event goes with --by"),
         (["profile", "hdd.trc", "--by", "colour"], "--by colour: unknown"),
         (["profile", "hdd.trc", "--where", "colour = 1"], '--where: Binder Error: Referenced col'),
         (["profile", "hdd.trc", "--where", "(("], "--where: Parser Error"),
