@@ -1,6 +1,7 @@
 """Ranks the statements of a server that spill, by performance_schema's counts of each digest."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,22 @@ _OTHER_FILES = (
     f"where event_name in {_EVENTS} "
     "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt|Innodb Merge Temp File$'"
 )
+#: What the server does not count.
+_STATEMENT_IO = (
+    "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
+    "not their bytes and time, so it took at most as long as the statement; a hash join or "
+    "count(distinct ...) that went to disk is not counted"
+)
+_DIGESTS = (
+    "statements that did not fit into the server's table of digests: truncate "
+    "performance_schema.events_statements_summary_by_digest, or raise "
+    "performance_schema_digests_size"
+)
+_SORTS = "temp files of sorts: MariaDB times only reads of temporary tables on disk"
+_WRITES = (
+    "writes of temporary tables alone: MariaDB counts them with those of permanent Aria tables, "
+    "so bytes are at most what is shown"
+)
 #: The maximum number of words of a statement in the command that records it.
 PATTERN_WORDS = 6
 #: Pages written of MariaDB's temporary and permanent Aria tables: performance_schema counts the
@@ -64,32 +81,14 @@ _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", 
 
 def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     """Ranks the statements that spill. InputError if the server is down or counts nothing."""
-    statement_io = (
-        "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
-        "not their bytes and time, so it took at most as long as the statement; a hash join or "
-        "count(distinct ...) that went to disk is not counted"
-    )
-    unseen = [Unseen("statement-io", statement_io)]
+    unseen = [Unseen("statement-io", _STATEMENT_IO)]
     with mysql.connected(dsn) as connection:
         server = mysql.server_of(connection)
         names = ", ".join(f"'{name}'" for name in _STATUS)
         answer = mysql.rows(connection, f"show global status where variable_name in ({names})")
         status = {row["variable_name"].lower(): int(row["value"]) for row in answer}
         if not server.instrumented:
-            made = (
-                format_count(status["created_tmp_disk_tables"], "temporary disk table"),
-                format_count(status["created_tmp_files"], "other temp file"),
-                format_count(status["sort_merge_passes"], "merge pass"),
-            )
-            # MySQL shows the thread of a session only in performance_schema.
-            session = f"--mysql {shell_word(mysql.shown_dsn(dsn))} --query PATTERN"
-            wanted = session if server.flavor == "mariadb" else "--pid PID"
-            raise ServerUnsuited(
-                "MySQL: performance_schema is off, so no statement is counted; since its start "
-                f"the server made {', '.join(made)}",
-                "set performance_schema = ON in the server's my.cnf and restart it; without a "
-                f"restart, record a query while it runs: spillcast record {wanted}",
-            )
+            raise _not_instrumented(dsn, server, status)
         counted = mysql.rows(connection, _STATEMENTS)
         try:
             with mysql.checked(connection):
@@ -100,12 +99,7 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
             unseen.append(Unseen("rights", refusal))
         settings = mysql.variables(connection, *MYSQL.settings, "tmpdir")
     if lost := sum(int(row["calls"]) for row in counted if row["digest"] is None):
-        digests = (
-            f"{lost:,} calls of statements that did not fit into the server's table of digests: "
-            "truncate performance_schema.events_statements_summary_by_digest, or raise "
-            "performance_schema_digests_size"
-        )
-        unseen.append(Unseen("digests", digests))
+        unseen.append(Unseen("digests", f"{lost:,} calls of {_DIGESTS}"))
     known = [row for row in counted if row["digest"] is not None]
     spilling = [row for row in known if row["disk_tables"] or row["merge_passes"]]
     spilling.sort(key=lambda row: row["elapsed"], reverse=True)
@@ -115,16 +109,7 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
     ]
     files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
     if server.flavor == "mariadb":
-        sorts = "temp files of sorts: MariaDB times only reads of temporary tables on disk"
-        writes = (
-            "writes of temporary tables alone: MariaDB counts them with those of permanent Aria "
-            "tables, so bytes are at most what is shown"
-        )
-        unseen += [Unseen("sorts", sorts), Unseen("writes", writes)]
-    record = None
-    if statements and (pattern := _pattern(statements[0].query or "")):
-        address, quoted = shell_word(mysql.shown_dsn(dsn)), shell_word(pattern)
-        record = f"spillcast record --mysql {address} --query {quoted} -o run.spill"
+        unseen += [Unseen("sorts", _SORTS), Unseen("writes", _WRITES)]
     return ServerRanking(
         source=mysql.shown_dsn(dsn),
         # A table of digests that was truncated has no statement from before.
@@ -140,16 +125,42 @@ def rank_mysql(dsn: str, request: RankRequest) -> ServerRanking:
         database_temp_bytes=None if temp is None else temp.writes.bytes,
         settings={**settings, **{name: str(value) for name, value in status.items()}},
         unseen=unseen,
-        record=record,
+        record=_record_command(dsn, statements[0].query or "") if statements else None,
         memory="sort_buffer_size or tmp_table_size",
     )
 
 
-def _pattern(digest: str) -> str:
-    """A pattern of the statement's longest run of words, separated by any white space."""
+def _not_instrumented(
+    dsn: str, server: mysql.MysqlServer, status: Mapping[str, int]
+) -> ServerUnsuited:
+    """The error for a server without performance_schema, with its counts of all statements."""
+    made = (
+        format_count(status["created_tmp_disk_tables"], "temporary disk table"),
+        format_count(status["created_tmp_files"], "other temp file"),
+        format_count(status["sort_merge_passes"], "merge pass"),
+    )
+    # MySQL shows the thread of a session only in performance_schema.
+    session = f"--mysql {shell_word(mysql.shown_dsn(dsn))} --query PATTERN"
+    wanted = session if server.flavor == "mariadb" else "--pid PID"
+    return ServerUnsuited(
+        "MySQL: performance_schema is off, so no statement is counted; since its start "
+        f"the server made {', '.join(made)}",
+        "set performance_schema = ON in the server's my.cnf and restart it; without a "
+        f"restart, record a query while it runs: spillcast record {wanted}",
+    )
+
+
+def _record_command(dsn: str, digest: str) -> str | None:
+    """The command that records a statement by its longest run of words; None without words."""
     runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
     words = max(runs, key=len, default="").split()
-    return r"\W+".join(words[:PATTERN_WORDS])
+    if not words:
+        return None
+    # Any white space may separate the words.
+    address, pattern = mysql.shown_dsn(dsn), r"\W+".join(words[:PATTERN_WORDS])
+    return (
+        f"spillcast record --mysql {shell_word(address)} --query {shell_word(pattern)} -o run.spill"
+    )
 
 
 def _temp_files(connection: mysql.Connection, pages: int) -> TempCounts:
