@@ -144,20 +144,25 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
             refuse_other_kinds(path, "storage")
         return _measured(path, forms)
+    raise _no_file(path, text, role or text, forms)
+
+
+def _no_file(path: Path, text: str, role: str, forms: str) -> TargetUnknown:
+    """The error for a description that is no file: what it is instead, or a similar one."""
     if path.is_dir():
         hint = f"probe it first: {probe_command(text)}"
-        raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
+        return TargetUnknown(f"{role} is a directory, and was not measured", hint)
+    hint = f"name {forms}"
     if path.exists():
-        hint = f"name {forms}"
         if path.is_block_device():
             hint = "a probe needs a directory on it: give the one where it is mounted (findmnt)"
-        raise TargetUnknown(f"{role or text} is not a file or directory", hint)
-    similar = suggestion(text, forms)
-    hint = "give a directory that exists on that storage" if "/" in text else f"name {forms}"
-    if similar is not None:
+        return TargetUnknown(f"{role} is not a file or directory", hint)
+    if (similar := suggestion(text, forms)) is not None:
         others = " All are listed by: spillcast storage list" * similar.startswith("catalogue:")
         hint = f"do you mean {similar}?{others}"
-    raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
+    elif "/" in text:
+        hint = "give a directory that exists on that storage"
+    return TargetUnknown(f"{role}: there is no such file or directory", hint)
 
 
 #: Queue depth at which a device reaches its throughput.
