@@ -101,15 +101,8 @@ def verify(
     from spillcast.lab.case import document, read_truth, write_truth
     from spillcast.workspace import check_output_file
     from spillcast_lab.accuracy import write_accuracy
-    from spillcast_lab.matrix import (
-        STORAGES,
-        THREADS,
-        all_cells,
-        choose_storages,
-        random_storages,
-    )
+    from spillcast_lab.matrix import STORAGES, choose_storages, random_storages
     from spillcast_lab.summary import verify_page
-    from spillcast_lab.tpc.suite import INSTALL, generator
 
     check_output_file(output)
     check_output_file(page, "--page")
@@ -133,22 +126,10 @@ def verify(
     if from_ is not None:
         truth = read_truth(from_)
     else:
-        run: Callable[..., Truth]
         if engine == SPARK:
-            from spillcast_lab.spark.runs import VOLUMES
-            from spillcast_lab.spark.verify import jobs_of, verify_spark
-
-            jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
-            run = partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)
+            run = _spark_jobs(workload, storage, seed)
         else:
-            cells = all_cells(
-                ENGINE_NAMES if engine == ALL else [engine], threads or THREADS, workload
-            )
-            if workload is None and generator() is None:
-                notify(
-                    f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"
-                )
-                cells = [cell for cell in cells if not cell.workload.suite]
+            cells = _cells(engine, threads, workload)
             storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
             run = _queries_drawn(cells, storages, budget_s, repeat=repeat, seed=seed, parts=parts)
         with TerminalStage(budget_s=budget_s) as stage:
@@ -159,6 +140,32 @@ def verify(
         write_accuracy(truth, page)
     status = 0 if truth.cases else 3
     return Answer(lambda: document(truth.cases, truth.about), lambda: verify_page(truth), status)
+
+
+def _spark_jobs(
+    workload: Sequence[str] | None, storage: Sequence[str] | None, seed: int
+) -> Callable[..., "Truth"]:
+    """The verification of Spark's jobs on the chosen storages."""
+    from spillcast_lab.matrix import choose_storages
+    from spillcast_lab.spark.runs import VOLUMES
+    from spillcast_lab.spark.verify import jobs_of, verify_spark
+
+    jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
+    return partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)
+
+
+def _cells(
+    engine: str, threads: Sequence[int] | None, workload: Sequence[str] | None
+) -> list["Cell"]:
+    """The chosen queries; those of the suites only if their generator is installed."""
+    from spillcast_lab.matrix import THREADS, all_cells
+    from spillcast_lab.tpc.suite import INSTALL, generator
+
+    cells = all_cells(ENGINE_NAMES if engine == ALL else [engine], threads or THREADS, workload)
+    if workload is not None or generator() is not None:
+        return cells
+    notify(f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})")
+    return [cell for cell in cells if not cell.workload.suite]
 
 
 def _queries_drawn(
