@@ -41,6 +41,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "- **Spill (memory): 12.1 GiB**, Spill (disk): 812 MiB\n- GC Time 1 s\n",
         "Summary Metrics\nDuration\t4 s\t48 s\nSpill (disk)\t0.0 B\t1.4 GiB\n",
         " query | seg | label | is_diskbased\n-------+-----+-------+---\n 7 | 1 | sort | t\n",
+        " pid | wait_event  | query\n-----+----+---\n 812 | BufFileRead | select 1\n",
         " datname | temp_files | temp_bytes\n---------+----+------\n shop    | 51 | 4161 MB\n",
         " backend_type   | object | context | reads\n---+---+---+---\n a | b | c | 7\n",
         "       name       |    size\n------------------+-------\n pgsql_tmp815.3   | 8388608\n",
