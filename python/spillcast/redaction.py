@@ -7,6 +7,7 @@ too much rather than too little: any value that is named or looks like a secret 
 import os
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 MASK = "***"
@@ -99,6 +100,7 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
     return masked_text(_BETWEEN.join(hidden)).split(_BETWEEN) if hidden else []
 
 
+@lru_cache  # A log repeats statements.
 def masked_text(text: str) -> str:
     """A statement, or any other text, with secrets masked."""
     if not text:

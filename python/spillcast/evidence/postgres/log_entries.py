@@ -14,7 +14,7 @@ from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.languages import ENGLISH, LEVEL, in_english, temp_file_at
 from spillcast.evidence.shippers import without_shipper
-from spillcast.evidence.text import decoded, json_or_none
+from spillcast.evidence.text import json_or_none
 from spillcast.evidence.unwrap import CSV_LOG, unwrapped
 from spillcast.redaction import masked_text
 
@@ -22,21 +22,21 @@ from spillcast.redaction import masked_text
 LINES_MAX = 20_000
 #: Texts that occur in messages about spills.
 _MARKS = (
-    b"pgsql_tmp",
-    b"temporary file: path",
-    b"plan:",
-    b"temp_file_limit",
-    b": No space left on device",
-    b"failed to offload data block",
+    "pgsql_tmp",
+    "temporary file: path",
+    "plan:",
+    "temp_file_limit",
+    ": No space left on device",
+    "failed to offload data block",
 )
 #: Lines after a mark that may contain its statement and duration.
 _LINES_BELOW = 200
 #: Lines before a mark that may contain the duration of its call.
 _LINES_ABOVE = 20
-#: The maximum size of a pasted text.
-_PASTED_BYTES = 1 << 20
-#: The bytes at each end of a log that are searched for its first and its last time.
-_EDGE_BYTES = 1 << 16
+#: The maximum length of a pasted text.
+_PASTED_MAX = 1 << 20
+#: The length at each end of a log that is searched for its first and its last time.
+_EDGE = 1 << 16
 #: The length of the part of a line that is searched for its level.
 _PREFIX_MAX = 4096
 _LEVEL = re.compile(rf"(?P<before>.*?)\b(?P<level>{LEVEL}) ?:\s{{1,2}}(?P<message>.*)", re.DOTALL)
@@ -73,7 +73,7 @@ _TEXTS = (
     "content",
 )
 #: Exports in which other fields, or the ends of wrapped lines, follow a message.
-_FOLLOWED = re.compile(rb"^(?:EVENTS\t|textPayload: )", re.MULTILINE)
+_FOLLOWED = re.compile(r"^(?:EVENTS\t|textPayload: )", re.MULTILINE)
 _AS_JSON = "export it as JSON: aws ... --output json, gcloud logging read --format=json"
 #: Names that only the server's own records have.
 _RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
@@ -98,22 +98,22 @@ class LogEntry:
         return "\n".join(self.lines)
 
 
-def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[LogEntry]:
+def entries_of(blocks: Iterator[str], times: list[str]) -> Iterator[LogEntry]:
     """The messages that may be about spills; adds the first and the last time to ``times``.
 
-    EvidenceUnsuited for an export in which other text follows each message.
+    ``blocks`` hold whole lines. EvidenceUnsuited for an export in which other text follows each
+    message.
     """
-    first, second = next(blocks, b""), next(blocks, None)
-    if _FOLLOWED.search(first[:_EDGE_BYTES]):
+    first, second = next(blocks, ""), next(blocks, None)
+    if _FOLLOWED.search(first[:_EDGE]):
         raise EvidenceUnsuited("a log in which fields follow each message", _AS_JSON)
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
     # A pasted or exported log may have wrappings, and the newest message first.
-    text = decoded(first)
-    if (messages := _messages(text)) is not None:
-        first = "\n".join(messages).encode()
-    elif len(first) <= _PASTED_BYTES:
-        first = unwrapped(text).encode()
+    if (messages := _messages(first)) is not None:
+        first = "\n".join(messages)
+    elif len(first) <= _PASTED_MAX:
+        first = unwrapped(first)
     entries = list(_entries(_lines([first], times)))
     return reversed(entries) if _is_newest_first(entries) else iter(entries)
 
@@ -139,61 +139,62 @@ def _messages(text: str) -> list[str] | None:
     return list(map(json.dumps, rows)) if is_log else None
 
 
-def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
-    """The lines with marks, and those around them; most lines of a log are not decoded.
+def _lines(blocks: Iterable[str], times: list[str]) -> Iterator[str]:
+    """The lines with marks, and those around them.
 
     Adds the first and the last time of the log to ``times``.
     """
-    left, edge = 0, b""
+    left, edge = 0, ""
     for block in blocks:
         if not times:
-            times += _times(decoded(block[:_EDGE_BYTES]).split("\n"))
-        edge = block[-_EDGE_BYTES:]
-        at = 0
-        if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
-            is_json = json_or_none(text := decoded(block)) is not None
+            times += _times(block[:_EDGE].split("\n"))
+        edge = block[-_EDGE:]
+        if block.lstrip()[:2] in ("[\n", "[{", "[ ", "{\n"):
             # A block that is not JSON may contain lines in other formats.
-            yield from [text.replace("\n", " ")] if is_json else text.split("\n")
+            is_json = json_or_none(block) is not None
+            yield from [block.replace("\n", " ")] if is_json else block.split("\n")
             continue
-        places = dict.fromkeys(_MARKS, -1)
+        at, next_mark, places = 0, -1, dict.fromkeys(_MARKS, -1)
         while at < len(block):
-            if not left:
+            if next_mark < at:
                 # A mark is searched again only after the search has passed its last position.
                 for mark in [mark for mark, place in places.items() if place < at]:
                     place = block.find(mark, at)
                     places[mark] = len(block) if place < 0 else place
-                if min(places.values()) == len(block):
+                next_mark = min(places.values())
+            if not left:
+                if next_mark == len(block):
                     break
-                at, left = _block_begin(block, at, min(places.values())), _LINES_BELOW
-            end = block.find(b"\n", at) + 1 or len(block)
+                at, left = _block_begin(block, at, next_mark), _LINES_BELOW
+            end = block.find("\n", at) + 1 or len(block)
             line = block[at:end]
-            if any(mark in line for mark in _MARKS):
+            if next_mark < end:
                 left = _LINES_BELOW
             elif left > 1 or _begins(line):
                 left -= 1
             at = end
-            yield decoded(line).rstrip("\n")
-    times += _times(reversed(decoded(edge).split("\n")))
+            yield line.rstrip("\n")
+    times += _times(reversed(edge.split("\n")))
 
 
-def _block_begin(block: bytes, begin: int, mark: int) -> int:
+def _block_begin(block: str, begin: int, mark: int) -> int:
     """The position where the messages before a mark begin."""
-    starts = [block.rfind(b"\n", 0, mark) + 1]
+    starts = [block.rfind("\n", 0, mark) + 1]
     while len(starts) <= _LINES_ABOVE and starts[-1] > begin:
-        starts.append(max(begin, block.rfind(b"\n", begin, starts[-1] - 1) + 1))
+        starts.append(max(begin, block.rfind("\n", begin, starts[-1] - 1) + 1))
     messages = (at for at in reversed(starts) if _begins(block[at : at + _PREFIX_MAX]))
     return next(messages, starts[0])
 
 
 def _times(lines: Iterable[str]) -> list[str]:
     """The time of the first line that begins a message, as a list; empty if there is none."""
-    times = (TIME.search(line) for line in lines if line and _begins(line[:_PREFIX_MAX].encode()))
+    times = (TIME.search(line) for line in lines if line and _begins(line))
     return next(([match[0]] for match in times if match is not None), [])
 
 
-def _begins(line: bytes) -> bool:
+def _begins(line: str) -> bool:
     """Whether a line begins a message."""
-    text = decoded(line[:_PREFIX_MAX])
+    text = line[:_PREFIX_MAX]
     return bool(_DATED.match(text) or _LEVEL.match(text) or _PROMPT.match(text) or text[:1] == "{")
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from spillcast.evidence.postgres.temp_files import (
 )
 from spillcast.evidence.recognise import refuse_other_kinds
 from spillcast.evidence.selection import Selection
-from spillcast.evidence.text import blocks_of, head_of
+from spillcast.evidence.text import blocks_of, decoded, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
 from spillcast.units import format_bytes, format_count
@@ -51,15 +51,15 @@ _TEMP_FILE = re.compile(
     r"(?:temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+"
     r"|pgsql_tmp\d+\.\d+(?![\w./]*+\s?[\\\"'«»”]{,4}[,、] ?[^\W\d_]{1,20}:? ?0\b)).*"
 )
-#: A size at the end of a log, which may be cut, and the bytes that contain it.
-_LINE_BYTES = 2048
-_LAST_SIZE = re.compile(rb"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
+#: A size at the end of a log, which may be cut, and the length of the end that contains it.
+_LINE_LENGTH = 2048
+_LAST_SIZE = re.compile(r"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
 #: The smallest common value of log_temp_files, except 0.
 _SMALL_BYTES = 1 << 20
 #: Messages of journald and of rsyslog in place of those that they drop.
 _DROPPED = re.compile(
-    rb"Suppressed \d+ messages from \S{,99}(?:postg|patroni)"
-    rb"|messages [\w ]{,40}due to rate-limiting"
+    r"Suppressed \d+ messages from \S{,99}(?:postg|patroni)"
+    r"|messages [\w ]{,40}due to rate-limiting"
 )
 #: The process ID in the name of a temp file that is not shared.
 _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
@@ -114,7 +114,7 @@ class Logs:
         times = [time for time in map(time_of, self.times) if time is not None]
         return (max(times) - min(times)).total_seconds() or None if times else None
 
-    def add(self, file: Path, blocks: Iterator[bytes]) -> None:
+    def add(self, file: Path, blocks: Iterable[str]) -> None:
         """Adds the temp files and plans of a file; a plan does not include nested statements."""
         temp, times, session = LoggedTempFiles(self.seen), list[str](), ""
         processes, first, last = _Processes(), "~", ""
@@ -147,13 +147,13 @@ class Logs:
         alone = _without_inner(plans)
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
-    def _checked(self, blocks: Iterator[bytes]) -> Iterator[bytes]:
-        """The blocks in UTF-8; notes dropped messages, and a size at the end of the last block."""
-        block = b""
-        for block in map(in_utf8, blocks):
+    def _checked(self, blocks: Iterable[str]) -> Iterator[str]:
+        """The blocks; notes dropped messages, and a size at the end of the last block."""
+        block = ""
+        for block in blocks:
             self.dropped |= _DROPPED.search(block) is not None
             yield block
-        if last := _LAST_SIZE.search(block[-_LINE_BYTES:]):
+        if last := _LAST_SIZE.search(block[-_LINE_LENGTH:]):
             self.last_sizes.append(int(last[1]))
 
 
@@ -161,7 +161,7 @@ def read_logs(path: Path) -> Logs:
     """The logs in a file or a folder. InputError if they contain nothing about spills."""
     logs = Logs()
     for file in _each_once(path) if path.is_dir() else [path]:
-        logs.add(file, blocks_of(file))
+        logs.add(file, map(_text, blocks_of(file)))
     if logs.damaged and not logs.temp and not logs.plans:
         raise logs.damaged[0]
     with reading(path, HINT):
@@ -197,10 +197,14 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     return logs
 
 
+def _text(block: bytes) -> str:
+    return decoded(in_utf8(block))
+
+
 def logs_of(path: Path, text: str) -> Logs:
     """The logs in the text of a server's own log; empty if it has no message about a spill."""
     logs = Logs()
-    logs.add(path, iter([text.encode()]))
+    logs.add(path, [text])
     return logs
 
 

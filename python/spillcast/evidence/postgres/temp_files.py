@@ -190,9 +190,8 @@ class LoggedTempFiles:
         # The statement of a logged plan may quote any message.
         if LOGGED.match(entry.message):
             return writer
-        for pattern, words in _LIMITS:
-            limit = pattern.search(entry.message)
-            if limit is not None and entry.level in _LEVELS:
+        for pattern, words in _LIMITS if entry.level in _LEVELS else ():
+            if (limit := pattern.search(entry.message)) is not None:
                 exceeded = ExceededLimit(words.format(*limit.groups()), entry.query or None)
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
