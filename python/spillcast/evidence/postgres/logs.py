@@ -161,7 +161,7 @@ def read_logs(path: Path) -> Logs:
     """The logs in a file or a folder. InputError if they contain nothing about spills."""
     logs = Logs()
     for file in _each_once(path) if path.is_dir() else [path]:
-        logs.add(file, map(_text, blocks_of(file)))
+        logs.add(file, (decoded(in_utf8(block)) for block in blocks_of(file)))
     if logs.damaged and not logs.temp and not logs.plans:
         raise logs.damaged[0]
     with reading(path, HINT):
@@ -195,10 +195,6 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
     if not logs.temp and not logs.exceeded:
         _check_counted(logs.plans)
     return logs
-
-
-def _text(block: bytes) -> str:
-    return decoded(in_utf8(block))
 
 
 def logs_of(path: Path, text: str) -> Logs:
