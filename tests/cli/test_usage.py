@@ -1,18 +1,26 @@
 """Bad usage and bad input: one clear line on stderr, exit 2, nothing on stdout, no traceback."""
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
+import spillcast as spillcast_package
 from cases import cases
 from harness import completed, environment, only_line, spill_in, spillcast
 from oracle_files import blocks, write_trace
-from spillcast.cli import VERBS
+from spillcast.cli import VERBS, application
 from spillcast.cli.options import ORACLE, POSTGRES
+
+#: A command in a message ends where the next word of the sentence or its next part begins.
+COMMAND = re.compile(r"\bspillcast ([a-z]+)\b((?:[^,;:`)\n]|,(?! ))*)")
+OPTION = re.compile(r"(?<= )--[a-z][a-z-]+")
 
 
 @cases("verb", VERBS)
@@ -20,6 +28,39 @@ def test_every_verb_has_help(verb):
     result = completed(verb, "--help")
     assert result.stderr == ""
     assert f"spillcast {verb}" in result.stdout
+
+
+def commands_in_messages():
+    """Each verb with the options behind it, in the strings of the source code."""
+    for path in sorted(Path(spillcast_package.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = [getattr(part, "value", "") for part in parts]
+            text = "".join(text if isinstance(text, str) else "_" for text in texts)
+            for verb, rest in COMMAND.findall(text):
+                if verb in VERBS and (options := OPTION.findall(rest.split(" -- ")[0])):
+                    yield path.name, verb, options
+
+
+def test_commands_in_messages_have_only_options_that_exist():
+    root = get_command(application([]))
+    known = {verb: options_of(root.commands[verb]) for verb in VERBS}
+    commands = list(commands_in_messages())
+    unknown = [
+        (name, verb, option)
+        for name, verb, options in commands
+        for option in options
+        if option not in known[verb]
+    ]
+    assert unknown == []
+    assert len(commands) > 50
+
+
+def options_of(command):
+    """The options of a command and of those below it."""
+    options = {name for parameter in command.params for name in parameter.opts}
+    below = getattr(command, "commands", {}).values()
+    return {"--help", *options}.union(*map(options_of, below))
 
 
 def test_former_verbs_work_and_name_the_present_ones(tmp_path):

@@ -401,7 +401,7 @@ KINDS: Sequence[EvidenceKind] = (
                 "give rows of pg_stat_statements, or a log with log_temp_files = 0"),
     _too_little("rows of pg_stat_activity", r"\bBufFile(?:Read|Write|Truncate)\b",
                 "a look at PostgreSQL's sessions shows that one waits for temp files, not how long",
-                "record its query: spillcast record --postgres DSN --pid PID"),
+                "record its query: spillcast record --postgres DSN --backend PID"),
     _too_little("a log of ClickHouse",
                 r"\[ \d+ \] \{[\da-f-]{0,36}\} |\bDB::Exception: |\bAggregat(?:or|ingTransform): ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
