@@ -99,10 +99,10 @@ def logged_records(lines: Lines) -> Lines | None:
     A server's messages are read with the other fields of their records.
     """
     text = "\n".join(lines).strip()
-    if _OF_SERVER.search(text):
-        return None
     columns: dict[str, list[str]] = {}
     rows = _json_records(text) if text[:1] in ("[", "{") else _csv_records(text)
+    if not rows or _OF_SERVER.search(text):
+        return None
     for row in rows:
         for name, value in row.items():
             if isinstance(value, str):

@@ -146,12 +146,15 @@ def _typographic_characters(lines: Lines) -> Lines | None:
 
 def _markdown_escapes(lines: Lines) -> Lines | None:
     """Removes Markdown's backslashes, backticks around lines, and asterisks around figures."""
-    if any(_ESCAPED.search(line) for line in lines):
+    if any("\\" in line and _ESCAPED.search(line) for line in lines):
         return [_ESCAPE.sub(r"\1", line) for line in lines]
     judged = [line for line in lines if FIGURES.search(line)]
     if judged and sum(map(bool, map(_CODE_LINE.fullmatch, judged))) >= _SHARE * len(judged):
         return [_CODE_LINE.sub(r"\1", line) for line in lines]
-    return [_BOLD.sub(r"\1", line) if _WITH_BOLD.match(line) else line for line in lines]
+    return [
+        _BOLD.sub(r"\1", line) if "**" in line and _WITH_BOLD.match(line) else line
+        for line in lines
+    ]
 
 
 def _double_spacing(lines: Lines) -> Lines | None:
@@ -260,10 +263,12 @@ def _logged(lines: Lines) -> Lines | None:
     if any(SERVER_MESSAGE.search(line) or line.startswith("{") for line in full):
         return None
     least = max(2, _SHARE * len(full))
+    timed = list(filter(_TIMED.match, full))
     # Below the heading of a table, times are a column.
-    is_table = any(EXPORTED_COLUMNS.search(line) and not _TIMED.match(line) for line in full)
-    is_timed = not is_table and sum(map(bool, map(_TIMED.match, full))) >= least
-    pattern = common_prefix(list(filter(_TIMED.match, full)) or full)
+    is_timed = len(timed) >= least and not any(
+        EXPORTED_COLUMNS.search(line) and not _TIMED.match(line) for line in full
+    )
+    pattern = common_prefix(timed or full)
     # The prefix is a logger's if it has a time of day and a level.
     if pattern is None or not _LOGGER.search(pattern.pattern):
         pattern = _TIMED if is_timed else None
