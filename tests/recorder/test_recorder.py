@@ -21,6 +21,7 @@ from harness import (
     refuse_tracing,
     spill_in,
     spillcast,
+    until,
 )
 from oracle_files import blocks, write_trace
 from spillcast.recording import Recording
@@ -257,3 +258,18 @@ def test_a_signal_ends_the_command_of_an_emulation(tmp_path):
         document = json.loads(running.communicate(timeout=30)[0])
     assert (running.returncode, document["exit_status"]) == (128 + 15, 128 + 15)
     assert not mountpoint.is_mount()
+
+
+def test_a_killed_emulation_leaves_no_files(tmp_path):
+    (mountpoint := tmp_path / "slow").mkdir()
+    (files := tmp_path / "files").mkdir()
+    words = [program(), "emulate", mountpoint, "--read", "1ms"]
+    environment = {**os.environ, "TMPDIR": str(files)}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, env=environment) as running:
+        if b"mounted" not in running.stderr.readline():
+            pytest.skip("FUSE does not work here")
+        (mountpoint / "file").write_text("text")
+        assert len(list(files.rglob("file"))) == 1
+        running.kill()
+    until(lambda: not list(files.iterdir()), "the files to go")
+    until(lambda: str(mountpoint) not in Path("/proc/self/mounts").read_text(), "the mount to go")

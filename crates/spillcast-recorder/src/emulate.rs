@@ -1,7 +1,6 @@
 //! `emulate`: a directory with given latencies, while a command runs or until Ctrl-C.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +12,7 @@ use crate::record::stay;
 use crate::signals;
 use crate::{print_data, print_message};
 use spillcast_recording::failure::{Failure, Outcome, reason};
+use spillcast_recording::folder::PartialFolder;
 use spillcast_recording::json::{Document, Value, json};
 use spillcast_recording::target::{Target, environment};
 
@@ -34,10 +34,17 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let model =
         Model { servers: arguments.number("--servers")?, ..Model::fixed(ns(read), ns(write)) };
     signals::watch();
-    let held = Held::new(arguments.value("--backing").map(PathBuf::from))?;
+    let given = arguments.value("--backing").map(PathBuf::from);
+    // The files are removed at the end, however it comes.
+    let temporary = match given {
+        Some(_) => None,
+        None => Some(PartialFolder::new(&std::env::temp_dir().join("spillcast-recorder"))?),
+    };
+    let backing = given.as_deref().or(temporary.as_ref().map(|folder| folder.path.as_path()));
+    let backing = backing.expect("one of them");
     let refused = |error| Failure { message: reason(&error), ..Failure::usage("", "") };
     let emulation =
-        Emulation::mount(&held.folder, Path::new(mountpoint), model, arguments.has("--page-cache"))
+        Emulation::mount(backing, Path::new(mountpoint), model, arguments.has("--page-cache"))
             .map_err(refused)?;
     print_message(format_args!("mounted at {}", mountpoint.display()));
     let status = match &arguments.command[..] {
@@ -75,30 +82,4 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     emulation.unmount().map_err(refused)?;
     print_data(document.text())?;
     Ok(status as u8)
-}
-
-/// The directory with the files; a temporary one is removed at the end.
-struct Held {
-    folder: PathBuf,
-    temporary: bool,
-}
-
-impl Held {
-    fn new(given: Option<PathBuf>) -> Outcome<Held> {
-        if let Some(folder) = given {
-            return Ok(Held { folder, temporary: false });
-        }
-        let folder =
-            std::env::temp_dir().join(format!("spillcast-recorder-{}", std::process::id()));
-        fs::create_dir(&folder).map_err(|error| Failure::io(folder.display(), &error))?;
-        Ok(Held { folder, temporary: true })
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        if self.temporary {
-            let _ = fs::remove_dir_all(&self.folder);
-        }
-    }
 }

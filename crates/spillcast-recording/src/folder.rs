@@ -49,9 +49,9 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reads until the writer ends in any way, then removes the folder. A thread of the writer may
 /// still create files in it, so it retries for 10 s.
 const JANITOR: &str = r#"
-trap "" INT TERM HUP
+trap "" INT TERM HUP QUIT
 read -r line
-n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
+n=0; until rm -rf --one-file-system -- "$FOLDER" 2>/dev/null || [ $n -ge 100 ]; do
     n=$((n+1)); sleep 0.1
 done
 "#;
@@ -98,10 +98,11 @@ impl Drop for PartialFolder {
     }
 }
 
+/// Its command line names neither the folder nor the writer: a `pkill -f` of them leaves it.
 fn janitor(folder: &Path) -> io::Result<Child> {
     Command::new("sh")
-        .args(["-c", JANITOR, "spillcast-janitor"])
-        .arg(absolute(folder)?)
+        .args(["-c", JANITOR, "janitor"])
+        .env("FOLDER", absolute(folder)?)
         .stdin(Stdio::piped())
         .process_group(0)
         .spawn()
