@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from math import inf
 from pathlib import Path
@@ -202,6 +203,7 @@ def running_server(
     ``process`` are options of Popen. ExperimentFailed if the server does not start; its reason is
     the first line of ``log`` that contains ``mark``.
     """
+    process |= ending_with_us(ended_by)
     with log.open("w") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, **process)
     try:
@@ -218,9 +220,21 @@ def running_server(
         server.wait()
 
 
-def end_with_parent() -> None:
-    """Makes this process end with its parent."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def end_with_parent(number: int = signal.SIGKILL, parent: int | None = None) -> None:
+    """Makes this process end with its parent, by a signal; at once if ``parent`` has ended."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, number)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), number)
+
+
+def ending_with_us(number: int) -> dict[str, Any]:
+    """Options of Popen: the signal ends the process with this one, and only with this one.
+
+    A signal to our process group, such as Ctrl-C or ``kill -9``, does not reach it: a server that
+    is killed keeps its shared memory.
+    """
+    end = partial(end_with_parent, number, os.getpid())
+    return {"start_new_session": True, "preexec_fn": end}
 
 
 def task_times(task: Path) -> Scheduled | None:

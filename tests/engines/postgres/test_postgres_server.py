@@ -1,9 +1,11 @@
 """The private PostgreSQL server: it runs, it ends with its process, it leaves nothing."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import psycopg
@@ -89,14 +91,43 @@ def test_an_unknown_setting_is_refused_in_the_words_of_the_server():
         pass
 
 
-def test_a_killed_process_ends_the_server_and_removes_its_data():
-    process = subprocess.Popen([sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True)
+@pytest.mark.parametrize("end", [os.kill, os.killpg], ids=["process", "group"])
+def test_a_killed_process_ends_the_server_and_removes_all_of_it(end):
+    process = subprocess.Popen(
+        [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
     room, pid = process.stdout.readline().split()
-    assert Path(f"/proc/{pid}").exists()
-    process.send_signal(signal.SIGKILL)
+    shared = set(re.findall(r"/dev/shm/\S+", Path(f"/proc/{pid}/maps").read_text()))
+    assert shared
+    end(process.pid, signal.SIGKILL)
     process.communicate()
     until(lambda: not Path(f"/proc/{pid}").exists(), "the server to end")
     until(lambda: not Path(room).exists(), "its data to go")
+    assert not [path for path in shared if Path(path).exists()]
+
+
+def test_a_process_that_is_killed_while_it_creates_a_server_leaves_no_shared_memory():
+    """The server that initdb runs has segments, too."""
+    with workspace() as room:
+        environment = {**os.environ, "TMPDIR": str(room)}
+        with subprocess.Popen([sys.executable, "-c", SERVE], env=environment) as process:
+            shared = set()
+            while not shared and process.poll() is None:
+                shared = segments_below(room)
+            process.kill()
+        until(lambda: not list(room.iterdir()), "its data to go")
+        assert shared
+        assert not [path for path in shared if Path(path).exists()]
+
+
+def segments_below(folder):
+    """The shared memory of processes that work in a folder."""
+    segments = set()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if Path(os.readlink(process / "cwd")).is_relative_to(folder):
+                segments |= set(re.findall(r"/dev/shm/\S+", (process / "maps").read_text()))
+    return segments
 
 
 def test_without_the_package_the_error_names_it(monkeypatch):

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines import Lab, LabQuery
-from spillcast.engines.queries import QueryProcess, QuerySession, end_with_parent, running_server
+from spillcast.engines.queries import QueryProcess, QuerySession, ending_with_us, running_server
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
 
 PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
@@ -133,7 +134,12 @@ class ServerLab(Lab):
         self.label = f"{self.title} {self.version.partition('-')[0]}"
         self._home.mkdir()
         options = ["--no-defaults", f"--datadir={self.data}", *self.initialise[1:]]
-        initialised = subprocess.run([initialise, *options], capture_output=True, text=True)
+        initialised = subprocess.run(
+            [initialise, *options],
+            capture_output=True,
+            text=True,
+            **ending_with_us(signal.SIGTERM),
+        )
         if initialised.returncode:
             raise ExperimentFailed(f"{self.title}: {initialised.stderr.strip()[-300:]}")
 
@@ -182,7 +188,6 @@ class ServerLab(Lab):
             log,
             mark="[ERROR]",
             env={**os.environ, **(environment or {})},
-            preexec_fn=end_with_parent,
         )
 
     @contextmanager

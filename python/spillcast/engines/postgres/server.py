@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres import CALIBRATOR, local_process, open_session
-from spillcast.engines.queries import running_server
+from spillcast.engines.queries import ending_with_us, running_server
 from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing, ServerUnsuited
 
 if TYPE_CHECKING:
@@ -151,12 +151,20 @@ def make_cluster(workdir: Path, installation: Installation | None = None) -> Clu
             programs = copy / "bin"
         shutil.chown(home, user)
     options = ["-D", str(home / "data"), "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
-    # The locale of the terminal may be unknown here, or have another encoding.
-    initdb = [str(programs / "initdb"), *options, "--no-locale"]
-    made = subprocess.run([*_run_as(user), *initdb], capture_output=True, text=True, cwd=home)
+    # The locale of the terminal may be unknown here, or have another encoding. An initdb that is
+    # ended would remove the files of its server, which could then not release its shared memory.
+    initdb = [str(programs / "initdb"), *options, "--no-locale", "--no-clean"]
+    made = subprocess.run(
+        initdb,
+        capture_output=True,
+        text=True,
+        cwd=home,
+        **_as(user),
+        **ending_with_us(signal.SIGINT),
+    )
     if made.returncode:
-        # initdb prints the failure before the files that it removes.
-        lines = [line for line in made.stderr.splitlines() if "removing " not in line]
+        # initdb prints the failure before the files that it does not remove.
+        lines = [line for line in made.stderr.splitlines() if " not removed " not in line]
         raise ExperimentFailed(f"initdb: {' '.join(lines[-2:]) or 'no reason given'}")
     (home / "data" / "pg_hba.conf").write_text(HBA)
     ident = IDENT.format(user=pwd.getpwuid(os.geteuid()).pw_name)
@@ -176,7 +184,7 @@ def serve(
     """
     home = cluster.home
     data, log = home / "data", home / "log"
-    command = [*_run_as(cluster.user), str(cluster.programs / "postgres"), "-D", str(data)]
+    command = [str(cluster.programs / "postgres"), "-D", str(data)]
     all_settings = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
     for name, value in all_settings.items():
         command += ["-c", f"{name}={value}"]
@@ -192,6 +200,7 @@ def serve(
         cwd=home,
         env={**os.environ, **variables},
         pass_fds=descriptors,
+        **_as(cluster.user),
     ) as process:
         yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
 
@@ -231,12 +240,11 @@ def _user() -> str:
     raise PermissionDenied("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
 
 
-def _run_as(user: str) -> list[str]:
-    """A prefix for commands: they run as ``user`` and end with this process."""
-    command = ["setpriv", "--pdeathsig", "INT"]
-    if os.geteuid() == 0:
-        command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--clear-groups"]
-    return [*command, "--"]
+def _as(user: str) -> dict[str, Any]:
+    """Options of Popen: the process runs as ``user``."""
+    if os.geteuid() != 0:
+        return {}
+    return {"user": user, "group": pwd.getpwnam(user).pw_gid, "extra_groups": ()}
 
 
 def _open_to_all(path: Path) -> bool:
