@@ -7,7 +7,6 @@ was killed and started again writes exactly the same parts.
 import glob
 import hashlib
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -69,6 +68,7 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import META_FILE
 from spillcast.tables import Table
 from spillcast.text import visible
+from spillcast.workspace import workspace
 
 #: Names of event logs: applications (``app-20261126010203-0001``), and suffixes of codecs.
 _LOGS = ("app-*", "application_*", "local-*", "*.zstd", "*.lz4", "*.snappy", "*.inprogress")
@@ -187,8 +187,8 @@ def _is_evidence(name: str) -> bool:
 @contextmanager
 def _downloaded(filesystem: Any, name: str) -> Iterator[Path]:
     """A local copy of a remote file or folder, under its own name."""
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        local = Path(folder) / Path(name).name
+    with workspace(private=True) as folder:
+        local = folder / Path(name).name
         filesystem.get(name, str(local), recursive=bool(filesystem.isdir(name)))
         yield local
 
