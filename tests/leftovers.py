@@ -104,6 +104,14 @@ def left_at_last(folders):
     return result
 
 
+def end_processes(but=()):
+    """Kills the processes of this session, except those with these names."""
+    for pid, _ in processes():
+        with suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() not in but:
+                os.kill(pid, signal.SIGKILL)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node, error):
     """Called where a worker has ended."""
@@ -123,10 +131,10 @@ def pytest_sessionfinish(session):
         return
     basetemp = session.config._tmp_path_factory.getbasetemp()
     leftovers = [*REPORTED, *held, *left_at_last([basetemp])]
-    for pid, _ in processes():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    # Guards of mounts may have been among the processes, too.
+    # Guards and janitors undo what the other processes did, also outside of the test directories.
+    end_processes(but=("spillcast-guard", "sh"))
+    left_at_last([basetemp])
+    end_processes()
     for point in mounts(basetemp):
         subprocess.run(["umount", "--lazy", point], check=False)
     if leftovers:

@@ -1,6 +1,7 @@
 """Output files are written completely or not at all, and special files stay special files."""
 
 import os
+import signal
 import stat
 import subprocess
 import threading
@@ -14,12 +15,22 @@ from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
 from spillcast._core import check_output
 from spillcast.errors import PathUnusable, WriteFailed
-from spillcast.workspace import whole_file
+from spillcast.workspace import whole_file, workspace
 
 
 @pytest.fixture
 def trace(tmp_path_factory):
     return write_trace(tmp_path_factory.mktemp("traces") / "a.trc", [(READ, 500, blocks(31))] * 9)
+
+
+def test_a_folder_goes_also_if_the_process_that_removes_it_was_killed(tmp_path):
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = children.read_text().split()
+    with workspace(tmp_path) as folder:
+        (folder / "file").write_text("old")
+        (janitor,) = set(children.read_text().split()) - set(before)
+        os.kill(int(janitor), signal.SIGKILL)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_is_replaced_only_by_a_complete_one(tmp_path):

@@ -159,7 +159,7 @@ def kernel_slowed(storage: KernelSlowed, workdir: Path, below: Path) -> Iterator
     with ExitStack() as stack:
         parent = BLKIO / _own_cgroup("blkio").lstrip("/")
         blkio = parent / f"spillcast-{os.getpid()}-{folder}"
-        stack.enter_context(undone_by(_GUARD, "spillcast-guard", mountpoint, blkio, image))
+        stack.enter_context(undone_by(_GUARD, "guard", mountpoint, blkio, image))
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
             if not (memory / "memory.limit_in_bytes").exists():

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import stat
 import subprocess
 import sys
@@ -14,10 +15,15 @@ from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
 from spillcast.text import shell_word
 
-#: Waits until the other end of the pipe closes, which also happens if the process is killed.
-_AFTER = 'trap "" INT TERM HUP; read -r line\n'
-#: Retries, because mounts in the directory and servers that write to it may take time to end.
+#: Waits for a line, or until the other end of the pipe closes, as it does if the process is killed.
+_AFTER = 'ended=; trap "" INT TERM HUP QUIT; read -r line && ended=1\n'
+#: If the process was killed, its servers, which work in the directory, end first: without their
+#: files they could not release shared memory. Then retries, as mounts may take time to end.
 _JANITOR = """
+n=0; while [ -z "$ended" ] && [ $n -lt 100 ] &&
+    ls -ln /proc/[0-9]*/cwd 2>/dev/null | grep -qF -e "/${1##*/}/"; do
+    n=$((n+1)); sleep 0.1
+done
 n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
     n=$((n+1)); sleep 0.1
 done
@@ -33,7 +39,7 @@ def workspace(parent: Path | None = None, *, private: bool = False) -> Iterator[
     """
     path = Path(parent or tempfile.gettempdir()).absolute() / f"spillcast-{secrets.token_hex(6)}"
     # The janitor starts before the directory exists, so a kill never leaves it behind.
-    with undone_by(_JANITOR, "spillcast-janitor", path):
+    with undone_by(_JANITOR, "janitor", path):
         path.mkdir(0o700)
         path.chmod(0o700 if private else 0o711)
         yield path
@@ -44,19 +50,60 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
     """A shell that runs ``script`` after the block, also if this process is killed.
 
     Its arguments are ``words``, and lists of processes show it as ``name``. The block waits for its
-    end.
+    end. The script is not in its command line, so that ``pkill -f`` of a path or of spillcast
+    leaves it.
     """
-    shell = subprocess.Popen(
-        ["sh", "-c", _AFTER + script, name, *map(str, words)],
-        stdin=subprocess.PIPE,
-        start_new_session=True,
-    )
+    shell = subprocess.Popen(["sh", "-s", name], stdin=subprocess.PIPE, start_new_session=True)
+    assert shell.stdin is not None
+    pipe = shell.stdin.fileno()
+    _not_for_forks.add(pipe)
+    # A shell reads a group to its end before it runs it.
+    group = os.fsencode(f"{{ set -- {shlex.join(map(str, words))}\n{_AFTER}{script}\n}}\n")
+    try:
+        shell.stdin.write(group)
+        shell.stdin.flush()
+        yield
+    finally:
+        _not_for_forks.discard(pipe)
+        with suppress(BrokenPipeError), shell.stdin:
+            shell.stdin.write(b"\n")
+        if shell.wait() < 0:
+            # It was killed before it ran the script.
+            subprocess.run(["sh", "-s", name], input=group)
+
+
+#: Descriptors whose last copy must close with this process.
+_not_for_forks = set[int]()
+
+
+def _let_go() -> None:
+    """Let a fork hold none of them, so that it does not hide the end of this process."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in _not_for_forks:
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+@contextmanager
+def kept_from_forks(path: str) -> Iterator[None]:
+    """Keep the descriptors of a device that this process has open from forks, in the block."""
+    folder = Path("/proc/self/fd")
+    held = {int(name) for name in os.listdir(folder) if _leads_to(folder / name) == path}
+    held -= _not_for_forks
+    _not_for_forks.update(held)
     try:
         yield
     finally:
-        assert shell.stdin is not None
-        shell.stdin.close()
-        shell.wait()
+        _not_for_forks.difference_update(held)
+
+
+def _leads_to(link: Path) -> str:
+    with suppress(OSError):
+        return os.readlink(link)
+    return ""
 
 
 def refuse_foreign_link(path: Path) -> None:
@@ -166,7 +213,7 @@ def memory_group(limit_bytes: int) -> Iterator[Path]:
         folder = _core.make_memory_group(limit_bytes)
     except ValueError as error:
         raise NoMemoryGroup(str(error)) from error
-    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
+    with undone_by(_GROUP_JANITOR, "janitor", folder):
         yield folder
 
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -106,6 +107,33 @@ def test_emulate(tmp_path):
             stdout, _ = writer.communicate(timeout=TIMEOUT_S)
             assert int(stdout) >= 0
         check_nothing_left(room)
+
+
+def descendants(pid):
+    """The processes below a process, in any session, with their command lines."""
+    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+        yield int(child), Path(f"/proc/{child}/cmdline").read_bytes()
+        yield from descendants(child)
+
+
+def test_emulate_and_all_that_pkill_takes_for_it(tmp_path):
+    """As by ``pkill -9 -f spillcast``, or of the folder with the files."""
+    skip_without_fuse()
+    with Emulator(tmp_path, "--read", "1ms", "--write", "1ms") as emulator:
+        pid = emulator.ready().process.pid
+        (files,) = emulator.work.glob("spillcast-*")
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        named = [
+            child
+            for child, words in descendants(pid)
+            if words == command or b"spillcast" in words or os.fsencode(files) in words
+        ]
+        assert named
+        for each in (pid, *named):
+            os.kill(each, signal.SIGSTOP)
+        for each in (pid, *named):
+            os.kill(each, signal.SIGKILL)
+        assert emulator.left_nothing()
 
 
 @pytest.fixture(scope="module")

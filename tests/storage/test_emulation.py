@@ -3,14 +3,15 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from statistics import median
 
 import numpy as np
 import pytest
 
-from emulator import Emulator, skip_without_fuse
+from emulator import Emulator, is_mounted, skip_without_fuse
 from evidence import recording
-from harness import completed
+from harness import completed, until
 from spillcast.errors import OptionConflict
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.emulation import model_of_options
@@ -247,3 +248,37 @@ def test_the_backing_directory_has_only_the_files_of_the_mount(mounted, tmp_path
 
 def test_a_fixed_model_describes_itself():
     assert fixed_behaviour(0.009, None).name == "reads 9 ms, writes as fast as can be"
+
+
+#: A process that uses the mount of the process that forked it, as those of multiprocessing do.
+FORKED = """
+import os, sys, time
+from pathlib import Path
+from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
+mountpoint, backing = map(Path, sys.argv[1:])
+with emulate(fixed_behaviour(1e-3, 1e-3), mountpoint, backing):
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)
+        try:
+            while True:
+                (mountpoint / "file").write_bytes(bytes(8192))
+        finally:
+            os._exit(0)
+    time.sleep(600)
+"""
+
+
+def test_a_fork_that_uses_the_mount_ends_with_the_process_that_serves_it(tmp_path):
+    """If it kept the device open, it would wait for itself, and not even SIGKILL would end it."""
+    skip_without_fuse()
+    for name in ("mountpoint", "backing"):
+        (tmp_path / name).mkdir()
+    command = [sys.executable, "-c", FORKED, tmp_path / "mountpoint", tmp_path / "backing"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        forked = Path("/proc", process.stdout.readline().strip())
+        assert forked.exists()
+        until((tmp_path / "backing" / "file").exists, "its first write")
+        process.kill()
+    until(lambda: not is_mounted(tmp_path / "mountpoint"), "the mount to go")
+    until(lambda: not forked.exists(), "the fork to end")

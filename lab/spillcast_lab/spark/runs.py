@@ -112,7 +112,7 @@ def mounted(volume: Volume, workdir: Path, fast: Path, dirty_bytes: int) -> Iter
     mountpoint = (workdir / f"mnt-{folder}").resolve()
     image = ((fast if volume.bytes_per_s else workdir) / f"{folder}.img").resolve()
     mountpoint.mkdir()
-    with undone_by(_GUARD, "spillcast-guard", mountpoint, BLKIO, image):
+    with undone_by(_GUARD, "guard", mountpoint, BLKIO, image):
         make_file_system(image, mountpoint)
         try:
             _limit(volume, mountpoint, dirty_bytes)

@@ -19,7 +19,14 @@ from spillcast.storage.model import Behaviour, LatencyResampler, behaviour_of, f
 from spillcast.storage.storage import bytes_limit
 from spillcast.storage.target import KNOWN, parse_assumed, resolve_storage
 from spillcast.units import format_bytes, format_duration, parse_bytes_per_s, parse_latency_s
+from spillcast.workspace import kept_from_forks, undone_by
 
+#: Detaches a mount whose process was killed: every access to it fails. Usually the mount's guard in
+#: the core was faster, but it runs that process's program, and what ended one may have ended both.
+_UNMOUNT = """
+exec 2>/dev/null
+[ "$ended" ] || stat -- "$1" >/dev/null || umount -l -- "$1" || fusermount3 -u -z -- "$1"
+"""
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Operations that are late by over 10 % cause a warning above this share.
 LATE = 0.05
@@ -141,7 +148,9 @@ def emulate(
     except OSError as error:
         raise SystemFailed(*str(error.strerror or error).split("; ", 1)) from error
     try:
-        yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
+        # A fork that kept the device open would wait for answers for ever, also if it is killed.
+        with undone_by(_UNMOUNT, "guard", mountpoint.absolute()), kept_from_forks("/dev/fuse"):
+            yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
     finally:
         mounted.unmount()
 

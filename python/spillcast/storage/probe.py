@@ -181,7 +181,7 @@ def named_files_removed(directory: Path) -> Iterator[None]:
     Threads take turns: their names have the same prefix, and they would disturb each other's times.
     """
     names = directory.absolute(), _core.scratch_prefix()
-    with _TURN, undone_by(_NAMES_JANITOR, "spillcast-janitor", *names):
+    with _TURN, undone_by(_NAMES_JANITOR, "janitor", *names):
         yield
 
 

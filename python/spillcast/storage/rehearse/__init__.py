@@ -99,7 +99,7 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
     missing = [path for path in directories if not path.exists()]
     with ExitStack() as stack:
         workdir = stack.enter_context(workspace(target))
-        stack.enter_context(undone_by(_GUARD, "spillcast-guard", workdir.name, *missing))
+        stack.enter_context(undone_by(_GUARD, "guard", workdir.name, *missing))
         pairs = []
         for number, path in enumerate(directories):
             path.mkdir(exist_ok=True)
