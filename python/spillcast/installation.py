@@ -2,7 +2,6 @@
 
 import re
 from functools import cache
-from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 
 from spillcast.errors import InputError, PackageMissing
@@ -15,6 +14,8 @@ _REQUIRED = re.compile(r"([\w.-]++)[^;]*+;.*\bextra == ['\"]([\w-]+)['\"]")
 @cache
 def extras() -> dict[str, list[str]]:
     """Packages by extra, from the installed metadata; empty without metadata."""
+    from importlib.metadata import PackageNotFoundError, requires
+
     packages: dict[str, list[str]] = {}
     try:
         required = requires("spillcast") or []
@@ -49,6 +50,8 @@ def wanted(error: ModuleNotFoundError) -> InputError | None:
 
 
 def _installed(package: str) -> bool:
+    from importlib.metadata import PackageNotFoundError, distribution
+
     try:
         distribution(package)
     except PackageNotFoundError:

@@ -205,6 +205,11 @@ def format_setting(size: int) -> str:
     return f"{size // 1024}kB"
 
 
+def format_mount_size(size: int) -> str:
+    """Bytes in the notation of mount(8): ``8G``, ``1280M``."""
+    return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
+
+
 def interval_name(confidence: float) -> str:
     """The name of an interval of this confidence: ``90 % interval``."""
     return f"{100 * confidence:.3g} % interval"

@@ -13,9 +13,8 @@ import typer
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
 from spillcast.recording.observed import meminfo_bytes, proc_text, status_of
-from spillcast.storage.free_space import mount_word
 from spillcast.text import shell_word, sql_literal
-from spillcast.units import format_bytes, parse_bytes
+from spillcast.units import format_bytes, format_mount_size, parse_bytes
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def move_tmpfs(
         except KeyError:
             raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
         mode = f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
-    options = f"size={mount_word(size_bytes)},{mode}"
+    options = f"size={format_mount_size(size_bytes)},{mode}"
     path = shell_word(to)
     in_fstab = "".join(f"\\{ord(c):03o}" if c in " \t\n\\#" else c for c in str(to))
     line = f"tmpfs {in_fstab} tmpfs {options} 0 0"
@@ -170,7 +169,7 @@ def move_duckdb(
     revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
-        text = f"{mount_word(limit_bytes(size))}iB"
+        text = f"{format_mount_size(limit_bytes(size))}iB"
         limit = f", 'max_temp_directory_size': '{text}'"
         statement = f"SET max_temp_directory_size = {sql_literal(text)}"
         why = "A query that needs more fails; without a limit it may take 90 % of the free space."

@@ -12,9 +12,8 @@ import typer
 
 from spillcast.engines.move import Move, Step
 from spillcast.errors import OptionConflict, OptionInvalid
-from spillcast.storage.free_space import mount_word
 from spillcast.text import sql_literal
-from spillcast.units import format_bytes, parse_bytes
+from spillcast.units import format_bytes, format_mount_size, parse_bytes
 
 #: How long V$SESSION is sampled instead of ASH.
 SAMPLED_MINUTES = 10
@@ -198,7 +197,7 @@ def move(
             "give what each cell keeps, such as 1T",
         )
     move = _tablespace_move(to, user, size, client="sqlplus / as sysdba")
-    move.steps = [*_flash_steps(to[1:], mount_word(kept_bytes).lower()), *move.steps]
+    move.steps = [*_flash_steps(to[1:], format_mount_size(kept_bytes).lower()), *move.steps]
     move.revert += _flash_revert_steps(to[1:])
     move.warnings = [
         "run it by hand, a step at a time: a flush takes long, and must end before the cache is "

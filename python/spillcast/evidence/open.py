@@ -31,7 +31,6 @@ from spillcast.evidence.selection import (
     is_address,
     is_stated,
 )
-from spillcast.evidence.text import head_of
 from spillcast.gate import TEXT_BYTES_MAX, check_kind
 from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
@@ -188,6 +187,8 @@ def spools_of(folder: Path) -> list[Path]:
     if folder.suffix == ".spill" or not folder.is_dir() or _is_log_folder(folder):
         # Listing a recording may be permitted only to its owner.
         return []
+    from spillcast.evidence.text import head_of
+
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
     others = [path for path in sorted(folder.glob("*.csv")) if path.name not in SPOOLS]
@@ -299,6 +300,9 @@ def _kind_of(path: Path) -> str:
         return "traces"
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
         return spooled
+    # A recording is opened without the readers of text.
+    from spillcast.evidence.text import head_of
+
     head = head_of(path)
     if not head.strip():
         raise EvidenceUnknown("is empty", f"give {_KNOWN}", path)

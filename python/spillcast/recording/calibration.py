@@ -1,6 +1,5 @@
 """Costs measured on a machine and kept for the user: CPU cost of waits, and cost of captures."""
 
-import hashlib
 import json
 import os
 import platform
@@ -363,6 +362,8 @@ def _cost_path(source: str, calls: Sequence[str] | None) -> Path:
     """The file for a source and its calls. InputError for a user without a home."""
     name = f"capture-cost-{source}"
     if calls is not None:
+        import hashlib
+
         name += "-" + hashlib.sha256(" ".join(calls).encode()).hexdigest()[:12]
     return user_folder("XDG_CACHE_HOME", ".cache") / f"{name}.json"
 

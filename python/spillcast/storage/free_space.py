@@ -23,7 +23,7 @@ from spillcast.recording.observed import (
     resident_bytes,
 )
 from spillcast.text import shell_word
-from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+from spillcast.units import format_bytes, format_mount_size, parse_bytes, parse_duration_s
 from spillcast.workspace import free_bytes
 
 _HINT = "write for example 60s, 4G or 60s,4G"
@@ -207,10 +207,10 @@ def tmpfs_advice(baseline: Recording | Counts, directory: Path | None = None) ->
     _check_fits(spill, free, meminfo.get("SwapFree", 0), groups)
     # The spill plus a quarter, rounded up to 256 MiB.
     size = -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
-    where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
+    where, remedy = "DIR", f"mount -t tmpfs -o size={format_mount_size(size)} tmpfs DIR"
     if directory is not None:
         word = shell_word(directory)
-        where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
+        where, remedy = str(directory), f"mount -o remount,size={format_mount_size(size)} {word}"
         if (left := free_bytes(directory)) < spill:
             raise SpillTooLarge(
                 f"the spill holds up to {format_bytes(spill)} and {directory} has "
@@ -262,11 +262,6 @@ def check_free_space(recording: Recording, directory: Path) -> None:
             f"{directory} has {format_bytes(free)} free{limit}, the query wrote "
             f"{format_bytes(wrote)}: a rehearsal could fill it"
         )
-
-
-def mount_word(size: int) -> str:
-    """A size in the notation of mount(8): ``8G``, ``1280M``."""
-    return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
 
 
 def _current_resident_bytes(baseline: Recording) -> int:
