@@ -10,7 +10,6 @@ from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of, rereadable
 from spillcast.evidence.selection import is_stated
-from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
@@ -121,6 +120,8 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
+    from spillcast.evidence.text import head_of
+
     head = _plain(head_of(path)) if path.is_file() else ""
     measured = not head or _SCHEMA in head or is_fio(head)
     kind_of_file = None if measured else kind_of(path)
@@ -199,6 +200,8 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
 
 def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe or of fio."""
+    from spillcast.evidence.text import text_of
+
     content = _plain(text_of(path))
     if is_fio(content):
         from spillcast.storage.fio import fio_storage
