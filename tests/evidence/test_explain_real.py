@@ -20,7 +20,7 @@ from plans import (
 )
 from spillcast.errors import EvidenceAmbiguous, NoTempIo
 from spillcast.evidence.postgres.document import read_documents
-from spillcast.evidence.postgres.nodes import count_disk_sizes, nodes_of
+from spillcast.evidence.postgres.nodes import SIZES_NOTE, count_disk_sizes, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.evidence.postgres.text import documents_of_text
@@ -35,6 +35,7 @@ QUERIES = {
     "parallel sort": (SORT, PARALLEL),
     "parallel hash": (HASH, (*PARALLEL, "set work_mem = '128kB'")),
     "common table": (COMMON, ()),
+    "nested loop": (f"select * from ({SORT} offset 49995) s left join small on small.k > s.k", ()),
     "init plan": (f"select * from small where k > (select avg(x.k) from ({SORT}) x)", ()),
 }  # fmt: skip
 #: Keys of FORMAT JSON that the text has, too, with values that a second run repeats.
@@ -272,8 +273,56 @@ def test_measured_temp_io_is_within_the_bounds_of_a_plan_without_times(server, n
         assert within.upper < timed.elapsed_s
 
 
-# Servers before 18 do not show how much a common table or an aggregate's own sort writes.
-@cases("name", [name for name in QUERIES if name not in {"common table", "distinct"}])
+#: Sorts on disk whose rows are not all fetched.
+FETCHED_IN_PART = [
+    "select * from (select * from big order by t limit 30000) s order by k limit 1",
+    "select * from (select * from big order by k + 0) b join "
+    "(select * from small where k < 100000 order by k + 0) s on b.k + 0 = s.k + 0",
+]
+
+
+@cases("query", FETCHED_IN_PART)
+def test_without_buffers_a_sort_may_read_only_rows_that_are_fetched(server, query):
+    joins = [f"set enable_{name} = off" for name in ("hashjoin", "nestloop", "material")]
+    # Enough memory for a single merge.
+    before = (*joins, "set enable_mergejoin = on", "set work_mem = '2MB'")
+    counted = explain(server, query, "format json", before=before)["Plan"]
+    lines = [line for (line,) in server.execute(f"explain (analyze, buffers off) {query}")]
+    [document] = documents_of_text(lines)
+    assert count_disk_sizes(document["Plan"])
+    bounds = counts_of_plan({**document, "Notes": [SIZES_NOTE]}).io_bounds
+    assert bounds.lower.reads.count <= counted["Temp Read Blocks"]
+
+
+def test_without_buffers_nodes_that_never_ran_did_not_spill(server):
+    query = f"select * from small join ({SORT}) s on s.id = small.id where small.id < 0"
+    server.execute("reset all")
+    lines = [line for (line,) in server.execute(f"explain (analyze, buffers off) {query}")]
+    [document] = documents_of_text(lines)
+    never = [node["Node Type"] for node in nodes(document["Plan"]) if not node["Actual Loops"]]
+    assert {"Hash", "Sort"} & set(never)
+    with pytest.raises(NoTempIo):
+        counts_of_plan(document)
+
+
+def test_without_buffers_further_sorts_of_grouping_sets_are_named(server):
+    query = "select k, t, count(*) from big group by grouping sets ((k), (t))"
+    before = ("set enable_hashagg = off",)
+    counted = explain(server, query, "format json", before=before)["Plan"]
+    lines = [line for (line,) in server.execute(f"explain (analyze, buffers off) {query}")]
+    [document] = documents_of_text(lines)
+    assert count_disk_sizes(document["Plan"])
+    assert document["Plan"]["Temp Written Blocks"] < 0.6 * counted["Temp Written Blocks"]
+    counts = counts_of_plan({**document, "Notes": [SIZES_NOTE]})
+    assert any("Aggregate" in note for note in counts.notes)
+
+
+# Servers before 18 do not show how much a common table, the inner rows of a loop or an aggregate's
+# own sort write.
+UNSIZED = {"common table", "distinct", "nested loop"}
+
+
+@cases("name", [name for name in QUERIES if name not in UNSIZED])
 def test_without_buffers_bounds_contain_the_counts_of_the_server(server, name, tmp_path):
     query, before = QUERIES[name]
     document = explain(server, query, "format json", before=before)

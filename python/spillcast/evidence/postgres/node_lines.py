@@ -142,8 +142,8 @@ def _kind(name: str) -> dict[str, Any]:
     if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
         return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
     name = name.split(" on ")[0].split(" using ")[0]
-    if join := re.match(r"(Hash|Merge|Nested Loop)(?: .*)? Join$|Nested Loop", name):
-        return node | {"Node Type": f"{join[1]} Join" if join[1] else "Nested Loop"}
+    if join := re.match(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)", name):
+        return node | {"Node Type": join[2] or f"{join[1]} Join"}
     if "Aggregate" in name:
         return node | {"Node Type": "Aggregate"}
     return node | {"Node Type": name}

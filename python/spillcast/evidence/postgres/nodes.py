@@ -182,7 +182,7 @@ class Node:
         """Whether a node without sizes on disk, but with its inputs, shows that nothing spilled."""
         names = "HashAgg Batches", "Hash Batches"
         batches = {each[name] for each in by_process(self.values) for name in names if name in each}
-        fits = batches == {1} or self._sorted_in_memory
+        fits = batches == {1} or self._sorted_in_memory or self.values.get("Actual Loops") == 0
         is_leaf = self.kind.endswith(("Result", "Scan")) and self.kind != "Subquery Scan"
         inputs_min = 0 if is_leaf else 1 + self.kind.endswith(("Join", "Loop"))
         has_inputs = len(self.children) >= inputs_min and self._holds_parts

@@ -33,12 +33,11 @@ from spillcast.evidence.postgres.nodes import (
     least_outside_s,
     nodes_of,
     shared_read_s,
-    sized,
     sorts_kib,
 )
+from spillcast.evidence.postgres.sizes import bounded_by_sizes, uncounted
 from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.evidence.postgres.text import CITUS_STATEMENTS
-from spillcast.evidence.postgres.work_memory import PlanSpills
 from spillcast.evidence.selection import ONLY_RUN, SelectableRun, Selection, select
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
@@ -64,16 +63,6 @@ _UNTIMED = (
 _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
 #: If an excerpt's first node took at least this share of the run, omitted nodes hardly spilled.
 _EXCERPT_SHARE = 0.95
-#: The assumed work_mem if no setting is known: a quarter of PostgreSQL's default.
-_WORK_MEM_BYTES = 1 << 20
-#: Nodes that store rows, in temp files if they are many; only PostgreSQL 18 prints how many.
-_STORES = frozenset(("CTE Scan", "Function Scan", "Materialize", "Recursive Union", "WindowAgg"))
-#: The least share of its size that a hash aggregate reads: its tapes reserve 8 blocks at least
-#: (src/backend/utils/sort/logtape.c), and may use one of them.
-_AGGREGATE_READ = 1 / 8
-#: How often nodes other than sorts write: hash aggregates wrote 1.6 to 1.9 times the size of their
-#: files in versions 13 to 17, parallel hash joins 1.25 times the size of their rows.
-_OTHER_TIMES = 2
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
@@ -229,46 +218,7 @@ def counts_of_plan(
             document=document,
             plan=spills,
         )
-    return _bounded(counts, spills, top) if SIZES_NOTE in counts.notes else counts
-
-
-def _bounded(counts: Counts, spills: PlanSpills | None, top: Node) -> Counts:
-    """The counts by sizes on disk between two bounds: merges and batches rewrite data.
-
-    A process whose size is missing wrote nothing, or up to twice the mean of the others.
-    """
-    work_mem_bytes = (spills and spills.current_bytes) or _WORK_MEM_BYTES
-    passes = [spill.passes_with(work_mem_bytes) for spill in (spills.spills if spills else ())]
-    times = max((count or _OTHER_TIMES for count in passes), default=_OTHER_TIMES)
-    missing = _missing_share(top)
-    if times == 1 and not missing:
-        return counts
-    reason = f"a plan without BUFFERS does not show how often rows were written: 1 to {times} times"
-    if missing:
-        reason = "the plan lacks the sizes of some processes' temp files"
-    reserved = sum(node.temp.read for node in top.walk() if "Disk Usage" in node.values)
-    unread = (1 - _AGGREGATE_READ) * reserved / max(top.all_temp.read, 1)
-
-    def scaled(reads: float, writes: float) -> Counts:
-        return replace(
-            counts,
-            reads=counts.reads.scaled(1.0, reads),
-            writes=counts.writes.scaled(1.0, writes),
-        )
-
-    fewest, most = 1 - missing, times * (1 + missing)
-    least = scaled(fewest * (1 - unread), fewest)
-    return replace(counts, io_bounds=Bounds(least, scaled(most, most), reason, HINT))
-
-
-def _missing_share(top: Node) -> float:
-    """The share of temp blocks that count for processes whose sizes are missing in the plan."""
-    missing = 0.0
-    for node in top.walk():
-        shown, ran = len(sized(node.values)), int(node.values.get("Actual Loops", 1))
-        if 0 < shown < ran <= node.processes:
-            missing += node.temp.written * (1 - shown / ran)
-    return missing / top.all_temp.written
+    return bounded_by_sizes(counts, spills, top) if SIZES_NOTE in counts.notes else counts
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:
@@ -306,18 +256,8 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
             notes.append("if its end is cut, what the missing nodes spilled does not count")
     elif SIZES_NOTE in notes and ("Abridged" in document or any(map(_lacks_method, top.walk()))):
         notes.append("lines of the plan are left out: what their nodes spilled does not count")
-    batched = any(
-        node.values.get("Hash Batches", 1) > 1 and "Plan Width" not in node.values
-        for node in top.walk()
-    )
-    if batched and SIZES_NOTE in notes:
-        notes.append(
-            "without costs, the width of rows is unknown: files of hash joins do not count"
-        )
-    stores = {node.kind for node in top.walk() if "Storage" not in node.values} & _STORES
-    if stores and SIZES_NOTE in notes:
-        kinds = ", ".join(sorted(stores))
-        notes.append(f"rows that {kinds} stored may be on disk without a size: they do not count")
+    if SIZES_NOTE in notes:
+        notes += uncounted(top)
     ran = [node for node in top.walk() if node.processes > 1 and "Actual Rows" in node.values]
     if any("Actual Loops" not in node.values for node in ran):
         notes.append("nodes below a Gather without loops= are assumed to have run in each process")

@@ -119,7 +119,7 @@ def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeS
             spill = replace(_hash(hashed, least, balanced=balanced), taken=most)
         elif node.kind == "Sort":
             spill = _sort(node, older)
-        elif sorts := _inner_sorts(node):
+        elif sorts := inner_sorts(node):
             spill = _inner_sort(node, sorts, older)
         elif "HashAgg Batches" in node.values:
             spill = replace(_aggregate(node, least, older=not balanced), taken=most)
@@ -179,7 +179,7 @@ def _lacks_rows(node: Node) -> bool:
     return "Actual Rows" not in node.values and bool(can_spill)
 
 
-def _input(node: Node) -> Node:
+def input_of(node: Node) -> Node:
     """The node that supplies a node's rows: its first child that is not a subplan, or itself.
 
     The figures of a child may be left out.
@@ -228,7 +228,7 @@ def _sort(node: Node, older: bool) -> NodeSpill:
     """The largest of the sorts of a node's processes."""
     disk = [1024 * int(kib) for kib in sorts_kib(node.values)]
     # A limit takes only some of the rows, so the rows that were sorted are counted below the sort.
-    below = _input(node)
+    below = input_of(node)
     rows = below.rows_in_all if node.processes > 1 else below.rows
     # Below a limit, rows may be discarded during the sort, so each is freed by itself.
     limited = node.above == "Limit"
@@ -255,7 +255,7 @@ def _sort(node: Node, older: bool) -> NodeSpill:
 def _aggregate(node: Node, multiplier: float, *, older: bool) -> NodeSpill:
     groups = node.rows + float(node.values.get("Rows Removed by Filter", 0))
     width = float(node.values.get("Plan Width", 0))
-    below = float(_input(node).values.get("Plan Width", width))
+    below = float(input_of(node).values.get("Plan Width", width))
     needed = aggregate_bytes(groups, width, below, older=older)
     batches = int(node.values["HashAgg Batches"])
     any_state = width - below >= _ANY_STATE_WIDTH
@@ -274,7 +274,7 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> NodeSpill:
     )
 
 
-def _inner_sorts(node: Node) -> int:
+def inner_sorts(node: Node) -> int:
     """Sorts inside an aggregate with grouping sets whose hashes all fit in memory."""
     in_memory = all(
         not values.get("Disk Usage") and values.get("HashAgg Batches", 1) <= 1
@@ -288,7 +288,7 @@ def _inner_sorts(node: Node) -> int:
 
 def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
     """Sorts of all input rows, one after the other; the plan does not show their files."""
-    below = _input(node)
+    below = input_of(node)
     row = tuple_bytes(float(below.values.get("Plan Width", 0)), _CHUNK_BYTES if older else 0)
     rows = max(below.rows, 1.0)
     file_bytes = rows * max(row - SLOT_BYTES, 8) * sorts
@@ -304,7 +304,7 @@ def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
 
 def _store(node: Node, older: bool) -> NodeSpill:
     """Rows that are stored; also those that count(distinct) sorts before PostgreSQL 16."""
-    below = _input(node) if _input(node).rows else node
+    below = input_of(node) if input_of(node).rows else node
     width = float(below.values.get("Plan Width", 0))
     # A node that stores the rows it reads also stores those that its own filter removes.
     removed = float(node.values.get("Rows Removed by Filter", 0)) if below is node else 0.0
