@@ -63,6 +63,9 @@ FORMS = {
     "AsciiDoc": "\n".join(
         ["|===", f"|{' |'.join(COLUMNS)}", *("\n|" + "\n|".join(row) for row in ROWS), "|===", ""]
     ),
+    "names in words": "\n".join(
+        " | ".join(cells) for cells in ([name.replace("_", " ").title() for name in COLUMNS], *ROWS)
+    ),
     "comments below the query": "\n".join(
         [f"select {','.join(name + chr(10) for name in COLUMNS)}from pg_stat_statements;", "",
          *(f"-- {' | '.join(cells)}" for cells in (COLUMNS, ["-" * 9] * 6, *ROWS))]

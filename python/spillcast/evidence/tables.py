@@ -51,7 +51,7 @@ _SET = re.compile(r"\d+ rows? in set\b.*")
 #: A large number, and the rounded number that ClickHouse prints after it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _JSON = re.compile(r"\s*[\[{]")
-_HEADING_IN_WORDS = re.compile(r"\"?\w[\w ]*+\"?(?>[,;|\t]\"?\w[\w ]*+\"?)++")
+_HEADING_IN_WORDS = re.compile(r" *\"?\w[\w ]*+\"?(?>[,;|\t] *\"?\w[\w ]*+\"?)++")
 #: The heading of explain.depesz.com, its figures for a node, and the mark before a detail.
 _PLAN_PAGE = re.compile(r"\s*#\s+exclusive\s+inclusive\s+rows x\s+rows\s+loops\s+node")
 _PAGE_FIGURES = re.compile(
