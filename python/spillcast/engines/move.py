@@ -4,6 +4,7 @@ import os
 import pwd
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -286,13 +287,7 @@ def move_mysql(
         if local is not None:
             checks = _mysql_checks(path, local.pid)
     client = service if dsn is None else mysql.client_command(dsn, service)
-    lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
-    if dsn is None or "innodb_temp_tablespaces_dir" in present:
-        lines.append(f"{'# MySQL 8: ' if dsn is None else ''}innodb_temp_tablespaces_dir = {path}")
-    # innodb_temp_data_file_path is relative to the data directory.
-    relative = os.path.relpath(path, present.get("datadir", "/var/lib/mysql"))
-    lines.append(f"innodb_temp_data_file_path = {relative}/ibtmp1:12M:autoextend")
-    text = "\n".join(["[mysqld]", *lines])
+    text = _mysql_option_file(path, None if dsn is None else present)
     checking = "SELECT @@tmpdir, @@innodb_tmpdir, @@innodb_temp_data_file_path"
     restart = Step(
         "The server reads all but innodb_tmpdir only when it starts: sessions end.",
@@ -326,6 +321,19 @@ def move_mysql(
         f"/etc/apparmor.d/local/usr.sbin.mysqld: {path}/** rwk,"
     )
     return Move("mysql", path, "server", steps, revert, warnings=warnings)
+
+
+def _mysql_option_file(path: str, present: Mapping[str, str] | None) -> str:
+    """The option file for temp files in ``path``; ``present``: settings of the server, if known."""
+    lines = ["[mysqld]", f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
+    if present is None:
+        lines.append(f"# MySQL 8: innodb_temp_tablespaces_dir = {path}")
+    elif "innodb_temp_tablespaces_dir" in present:
+        lines.append(f"innodb_temp_tablespaces_dir = {path}")
+    # innodb_temp_data_file_path is relative to the data directory.
+    relative = os.path.relpath(path, (present or {}).get("datadir", "/var/lib/mysql"))
+    lines.append(f"innodb_temp_data_file_path = {relative}/ibtmp1:12M:autoextend")
+    return "\n".join(lines)
 
 
 def _mysql_checks(path: str, pid: int) -> list[str]:

@@ -129,30 +129,8 @@ def read_ash(
     bytes read so far.
     """
     files, repeated = distinct(list(map(Path, several(paths))))
-    exports, before = [], 0
-
-    def report_progress(count: int) -> None:
-        if on_progress is not None:
-            on_progress(before + count)
-
-    for path in files:
-        with reading(path, "export it again"):
-            exports.append(_read_export(path, report_progress))
-        before += path.stat().st_size
+    exports = _read_exports(files, on_progress)
     month_first = any(export.month_first for export in exports)
-    if month_first:
-        # Dates in one file may resolve the order of day and month for another.
-        exports = [
-            _read_export(path, lambda _: None, month_first=True)
-            if export.month_first is None
-            else export
-            for path, export in zip(files, exports, strict=True)
-        ]
-    if len({export.source for export in exports}) > 1:
-        raise EvidenceMixed(
-            "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
-            "give files of one kind",
-        )
     # The union of the columns of all files.
     fields = {field.name: field for export in exports for field in export.samples.fields}
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
@@ -177,6 +155,35 @@ def read_ash(
         frozenset.intersection(*(export.exported for export in exports)),
         all(export.has_seconds for export in exports),
     )
+
+
+def _read_exports(
+    files: Sequence[Path], on_progress: Callable[[int], None] | None
+) -> list[_Export]:
+    """The export of each file, with the order of day and month that any of them shows."""
+    exports, before = [], 0
+
+    def report_progress(count: int) -> None:
+        if on_progress is not None:
+            on_progress(before + count)
+
+    for path in files:
+        with reading(path, "export it again"):
+            exports.append(_read_export(path, report_progress))
+        before += path.stat().st_size
+    if any(export.month_first for export in exports):
+        exports = [
+            _read_export(path, lambda _: None, month_first=True)
+            if export.month_first is None
+            else export
+            for path, export in zip(files, exports, strict=True)
+        ]
+    if len({export.source for export in exports}) > 1:
+        raise EvidenceMixed(
+            "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
+            "give files of one kind",
+        )
+    return exports
 
 
 def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:

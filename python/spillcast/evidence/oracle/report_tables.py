@@ -173,19 +173,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
             continue
         columns = _columns(lines[at])
         ends = columns[1]
-        heading: list[str] = []
-        title: re.Match[str] | None = None
-        for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
-            # A statement may end above the heading.
-            is_above = line.strip() in ("", "/") or line.rstrip().endswith(";")
-            if is_above or line.lstrip().startswith(("->", "--")):
-                break
-            if title is not None:
-                # The title of a table may share its line with names of columns.
-                heading.insert(0, " " * title.end() + line[title.end() :])
-                break
-            title = _TITLE_RULE.match(line)
-            heading.insert(0, line.replace("~", " "))
+        heading = _heading(lines[max(0, at - _HEADING_LINES) : at])
         table = ReportTable(_names_above(heading, ends), at - len(heading))
         begin = at = at + 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
@@ -215,6 +203,24 @@ def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
             table.cells[row][column] = ""
         if heading:
             yield table
+
+
+def _heading(above: Sequence[str]) -> list[str]:
+    """The lines of a table's heading, which are the last of the lines above its rule."""
+    heading: list[str] = []
+    title: re.Match[str] | None = None
+    for line in reversed(above):
+        # A statement may end above the heading.
+        is_above = line.strip() in ("", "/") or line.rstrip().endswith(";")
+        if is_above or line.lstrip().startswith(("->", "--")):
+            break
+        if title is not None:
+            # The title of a table may share its line with names of columns.
+            heading.insert(0, " " * title.end() + line[title.end() :])
+            break
+        title = _TITLE_RULE.match(line)
+        heading.insert(0, line.replace("~", " "))
+    return heading
 
 
 def _cut_cells(
