@@ -1,10 +1,10 @@
 """Verbs that show evidence: profile, report (an HTML page), export (Perfetto, OpenMetrics)."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -27,7 +27,6 @@ from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refus
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
-    from spillcast.forecast.ask import TargetForecast
     from spillcast.forecast.question import Question
     from spillcast.forecast.result import Forecast
     from spillcast.report.html.inputs import Inputs
@@ -179,7 +178,6 @@ def report(
     from spillcast.engines.ranking import RankRequest, ServerRanking
     from spillcast.evidence.open import KIND_WORDS, TOTALS, EvidenceFiles, find_evidence
     from spillcast.fleet.dataset import is_dataset
-    from spillcast.forecast.ask import ask
     from spillcast.forecast.question import OF_EVIDENCE
     from spillcast.report.html.evidence import add_runs
     from spillcast.report.html.inputs import Inputs, split_inputs
@@ -198,11 +196,9 @@ def report(
     evidence = find_evidence(words) if words else EvidenceFiles()
     for name, document in documents:
         page.add_document(name, document)
+    request = RankRequest(to or [TEN_TIMES], confidence=question.confidence)
     for dataset in datasets:
-        rankings = rankings_of_snapshots(
-            dataset, RankRequest(to or [TEN_TIMES], confidence=question.confidence)
-        )
-        for ranking in map(with_sizing, rankings):
+        for ranking in map(with_sizing, rankings_of_snapshots(dataset, request)):
             page.documents.append((Path(dataset).name, ranking))
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(
@@ -211,9 +207,7 @@ def report(
     if to and not words and not page.of_type(ServerRanking):
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
-        answers = ask(words, to, question)
-        _add_forecasts(page, to, answers, Path(words[0]).name, lenient=question.lenient)
-        _add_sizing(page, words, question, answers[0][0])
+        _add_forecasts(page, words, to, question)
     else:
         hint = "name a target with --to"
         for _, given in question.given_except(OF_EVIDENCE):
@@ -224,29 +218,38 @@ def report(
     if json:
         emit(summary)
     else:
-        from spillcast.tabular import WIDTH, paragraph
+        _print_summary(summary, output)
 
-        print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
-        charts = format_count(len(summary["charts"]), "chart")
-        print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
+
+def _print_summary(summary: Mapping[str, Any], output: Path) -> None:
+    """Print the answer of a page, and where it is."""
+    from spillcast.tabular import WIDTH, paragraph
+
+    print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
+    charts = format_count(len(summary["charts"]), "chart")
+    print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
 
 
 def _add_forecasts(
-    page: "Inputs", to: list[str], answers: "list[TargetForecast]", name: str, *, lenient: bool
+    page: "Inputs", words: Sequence[str], to: Sequence[str], question: "Question"
 ) -> None:
-    """Add the forecasts of the evidence ``name``, and the latencies of their targets."""
+    """Add the forecasts of the evidence, the latencies of their targets, and what to buy."""
+    from spillcast.forecast.ask import ask
     from spillcast.report.html.evidence import latencies_traced, target_latencies
 
+    answers = ask(words, to, question)
     for word, (forecast, storage) in zip(to, answers, strict=True):
-        page.documents.append((name, forecast))
+        page.documents.append((Path(words[0]).name, forecast))
         if storage is not None:
             page.latencies.append(replace(target_latencies(storage), name=forecast.target))
         elif Path(word).exists() and forecast.forecast_s is not None:
-            page.latencies.append(latencies_traced(forecast.target, word, lenient=lenient))
+            traced = latencies_traced(forecast.target, word, lenient=question.lenient)
+            page.latencies.append(traced)
+    _add_sizing(page, words, question, answers[0][0])
 
 
 def _add_sizing(
-    page: "Inputs", words: list[str], question: "Question", forecast: "Forecast"
+    page: "Inputs", words: Sequence[str], question: "Question", forecast: "Forecast"
 ) -> None:
     """Add the storage to buy for the run of a forecast, if its evidence suffices."""
     from spillcast.forecast.sizing import free_memory_bytes, size, statements_of

@@ -241,12 +241,7 @@ def memory(
     elif workload is not None:
         raise OptionConflict("--workload and --sql name two queries", "give one")
     elif of_user is None:
-        names_with_sql = [e.name for e in engines("lab") if issubclass(lab_of(e.name), RunsSql)]
-        hint = f"record it with spillcast record --{engine} DSN --explain, and forecast that"
-        raise OptionConflict(
-            f"--sql is for --engine {' or '.join(names_with_sql)}",
-            hint if engine_of(engine).server else None,
-        )
+        raise _without_sql(engine)
     if work is not None and not work.is_dir():
         raise PathMissing(f"--work {work}: there is no such directory", "make it")
     plan = SweepPlan(
@@ -266,6 +261,15 @@ def memory(
     cells = [point.cell for point in sweep.points]
     advice = None if within_s is None else cheapest(cells, within_s, costs)
     return Answer(sweep.with_advice(advice).to_json, lambda: memory_page(sweep, advice))
+
+
+def _without_sql(engine: str) -> OptionConflict:
+    """The error for a query of the user and an engine whose lab runs only its own queries."""
+    names = [e.name for e in engines("lab") if issubclass(lab_of(e.name), RunsSql)]
+    hint = f"record it with spillcast record --{engine} DSN --explain, and forecast that"
+    return OptionConflict(
+        f"--sql is for --engine {' or '.join(names)}", hint if engine_of(engine).server else None
+    )
 
 
 def _workload(engine: str, name: str | None, threads: int) -> LabQuery:
