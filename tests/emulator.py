@@ -31,15 +31,15 @@ def is_mounted(path, pid="self"):
 
 
 class Emulator:
-    """``spillcast emulate`` in a separate process, with its workspace in ``room``."""
+    """``spillcast emulate`` in a separate process, with its workspace in ``folder``."""
 
-    def __init__(self, room, *arguments, under=()):
-        self.mountpoint = room / "mountpoint"
-        self.work = room / "work"
+    def __init__(self, folder, *arguments, under=()):
+        self.mountpoint = folder / "mountpoint"
+        self.work = folder / "work"
         for directory in (self.mountpoint, self.work):
             directory.mkdir(exist_ok=True)
             directory.chmod(0o777)
-        self.stderr = (room / "stderr").open("w+")
+        self.stderr = (folder / "stderr").open("w+")
         self.process = started(
             "emulate",
             self.mountpoint,
@@ -51,15 +51,18 @@ class Emulator:
             text=True,
         )
 
-    def words(self):
+    def printed_errors(self):
         """Its stderr so far."""
         self.stderr.seek(0)
         return self.stderr.read()
 
     def ready(self):
         """Waits until it reports its mount."""
-        until(lambda: "mounted at" in self.words() or self.process.poll() is not None, "the mount")
-        assert self.process.poll() is None, self.words()
+        until(
+            lambda: "mounted at" in self.printed_errors() or self.process.poll() is not None,
+            "the mount",
+        )
+        assert self.process.poll() is None, self.printed_errors()
         # An ordinary user's mount may be visible to that user alone.
         assert is_mounted(self.mountpoint, self.process.pid)
         return self

@@ -140,7 +140,7 @@ def test_backing_files_are_kept(tmp_path):
     (backing / "before").write_bytes(b"was there")
     with Emulator(tmp_path, "--read", "1ms", "--backing", backing, "--page-cache") as emulator:
         emulator.ready()
-        assert "and are kept" in " ".join(emulator.words().split())
+        assert "and are kept" in " ".join(emulator.printed_errors().split())
         assert (emulator.mountpoint / "before").read_bytes() == b"was there"
         held = (emulator.mountpoint / "after").open("wb", buffering=0)
         held.write(b"is there")

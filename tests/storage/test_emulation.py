@@ -233,7 +233,7 @@ def test_a_probe_of_an_emulated_probe_has_the_same_latencies(mounted, tmp_path):
 def test_a_recording_can_be_emulated(mounted, spilled):
     with mounted("--storage", spilled.path) as emulator:
         emulator.ready()
-        assert f"mountedat{emulator.mountpoint}:run" in "".join(emulator.words().split())
+        assert f"mountedat{emulator.mountpoint}:run" in "".join(emulator.printed_errors().split())
         (emulator.mountpoint / "file").write_bytes(bytes(100_000))
         assert (emulator.mountpoint / "file").read_bytes() == bytes(100_000)
 

@@ -21,25 +21,25 @@ def call(function, *arguments):
         raise OSError(ctypes.get_errno(), f"{function.__name__} refused")
 
 
-def show(tree, libc):
+def reveal(tree, libc):
     """Makes ``tree`` reachable for everyone, if a directory above it is not."""
     closed = [parent for parent in tree.parents if not parent.stat().st_mode & 0o001]
     if not closed:
         return
-    door = tempfile.mkdtemp()
-    call(libc.mount, os.fsencode(tree), door.encode(), None, MS_BIND | MS_REC, None)
+    bound = tempfile.mkdtemp()
+    call(libc.mount, os.fsencode(tree), bound.encode(), None, MS_BIND | MS_REC, None)
     call(libc.mount, b"none", os.fsencode(closed[-1]), b"tmpfs", 0, b"mode=755")
     os.makedirs(tree, mode=0o755)
-    call(libc.mount, door.encode(), os.fsencode(tree), None, MS_BIND | MS_REC, None)
-    call(libc.umount2, door.encode(), MNT_DETACH)
-    os.rmdir(door)
+    call(libc.mount, bound.encode(), os.fsencode(tree), None, MS_BIND | MS_REC, None)
+    call(libc.umount2, bound.encode(), MNT_DETACH)
+    os.rmdir(bound)
 
 
 if __name__ == "__main__":
     libc = ctypes.CDLL(None, use_errno=True)
     call(libc.unshare, CLONE_NEWNS)
     call(libc.mount, b"none", b"/", None, MS_REC | MS_PRIVATE, None)
-    show(Path(sys.base_prefix).resolve(), libc)
+    reveal(Path(sys.base_prefix).resolve(), libc)
     os.setgroups([])
     os.setresgid(NOBODY, NOBODY, NOBODY)
     os.setresuid(NOBODY, NOBODY, NOBODY)

@@ -357,24 +357,35 @@ def _text(row: SpooledRow) -> str | None:
     return next((text for name in _TEXTS if (text := row.get(name))), None)
 
 
+@dataclass(frozen=True)
+class _Snapshot:
+    """The I/O on tempdb's data files up to a time by the server's clock."""
+
+    at_s: float
+    reads: OpCounts
+    writes: OpCounts
+    #: The number of files.
+    files: int
+
+
 @reading(hint=HINT_FILES)
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on the data files of tempdb between two snapshots, or since the server started."""
-    taken: list[tuple[float, OpCounts, OpCounts, int]] = []
+    snapshots: list[_Snapshot] = []
     for path in paths:
         with reading(path):
-            taken += _snapshots(path)
-    snapshots = sorted(taken, key=lambda snapshot: snapshot[0])
-    if len(snapshots) > 2:
+            snapshots += _snapshots(path)
+    *earlier, last = sorted(snapshots, key=lambda snapshot: snapshot.at_s)
+    if len(earlier) > 1:
         raise EvidenceMixed(f"{len(snapshots)} snapshots of tempdb's files", "give two, or one")
-    elapsed_s, reads, writes = 0.0, *snapshots[-1][1:3]
-    if len(snapshots) == 2:
-        if snapshots[0][3] != snapshots[1][3]:
+    elapsed_s, reads, writes = 0.0, last.reads, last.writes
+    for first in earlier:
+        if first.files != last.files:
             raise EvidenceContradictory("the snapshots have different files", HINT_FILES)
-        elapsed_s = snapshots[1][0] - snapshots[0][0]
+        elapsed_s = last.at_s - first.at_s
         reads, writes = (
             OpCounts(new.count - old.count, new.bytes - old.bytes, new.total_ns - old.total_ns)
-            for old, new in zip(snapshots[0][1:3], snapshots[1][1:3], strict=True)
+            for old, new in ((first.reads, last.reads), (first.writes, last.writes))
         )
         if min(*vars(reads).values(), *vars(writes).values()) < 0:
             names = " and ".join(map(str, paths))
@@ -391,13 +402,13 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         threads=upper,
         processes_bounds=Bounds(lower, upper, "the view has no sessions", PLAN),
         engine=ObservedEngine("sqlserver"),
-        subject="the interval between the snapshots" if len(snapshots) == 2 else None,
+        subject="the interval between the snapshots" if earlier else None,
         notes=["the view counts the I/O of all sessions on tempdb"],
     )
 
 
-def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
-    """Each snapshot's time (s), and tempdb's data files: reads, writes and their number."""
+def _snapshots(path: Path) -> Iterator[_Snapshot]:
+    """The snapshots of tempdb's data files in an export."""
     rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES)
     # A repeated row, as in a table that was pasted twice, counts once.
     rows = list({tuple(row.values()): row for row in rows}.values())
@@ -430,4 +441,4 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts, int]]:
         files = [row.get("file_id") for row in taken]
         if all(files) and len(set(files)) < len(files):
             raise EvidenceIncomplete("several rows of a file at one time", HINT_FILES)
-        yield timed[start][0], reads, writes, len(taken)
+        yield _Snapshot(timed[start][0], reads, writes, len(taken))
