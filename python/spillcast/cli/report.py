@@ -196,8 +196,8 @@ def report(
     evidence = find_evidence(words) if words else EvidenceFiles()
     for name, document in documents:
         page.add_document(name, document)
-    request = RankRequest(to or [TEN_TIMES], confidence=question.confidence)
     for dataset in datasets:
+        request = RankRequest(to or [TEN_TIMES], confidence=question.confidence)
         for ranking in map(with_sizing, rankings_of_snapshots(dataset, request)):
             page.documents.append((Path(dataset).name, ranking))
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
