@@ -5,6 +5,7 @@ even running it".
 """
 
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Annotated
 
@@ -125,7 +126,11 @@ def collect(
         parts += ["sampler", "end"]
     else:
         parts += ["licence", "ash_history" if from_history else "ash_memory", "end"]
-    # Splits the template beside this file at its lines ``--# name``.
+    return _script(parts, fields)
+
+
+def _script(parts: Sequence[str], fields: Mapping[str, object]) -> str:
+    """The named parts of oracle.sql, which its lines ``--# name`` begin, with values for fields."""
     template = files(__package__).joinpath("oracle.sql").read_text("utf-8")
     pieces = re.split(r"^--# (\w+)\n", template, flags=re.MULTILINE)
     text = dict(zip(pieces[1::2], pieces[2::2], strict=True))
