@@ -297,19 +297,19 @@ SPILLS = {
 }
 #: Counters of the thread pool that reads tables, for page cache hits and misses.
 _POOL = ("ThreadPoolReaderPageCacheHit", "ThreadPoolReaderPageCacheMiss")
-#: All events that this module uses.
-SPILL_EVENTS = (
-    *(f"External{kind}{unit}" for kind in SPILLS for unit in ("WritePart", "CompressedBytes")),
-    *("ExternalProcessingCompressedBytesTotal", "ExternalProcessingUncompressedBytesTotal"),
-    *("ExternalProcessingFilesTotal", "OSCPUVirtualTimeMicroseconds", "UserTimeMicroseconds"),
-    *("SystemTimeMicroseconds", "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds"),
-    *("ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes"),
-    *("WriteBufferFromFileDescriptorWrite", "WriteBufferFromFileDescriptorWriteBytes"),
-    *(f"{pool}{unit}" for pool in _POOL for unit in ("", "Bytes", "ElapsedMicroseconds")),
-)
 _TOTAL = "ExternalProcessingCompressedBytesTotal"
 _ALL_WRITTEN = "WriteBufferFromFileDescriptorWriteBytes"
 _UNCOMPRESSED = "ExternalProcessingUncompressedBytesTotal"
+#: All events that this module uses.
+SPILL_EVENTS = (
+    *(f"External{kind}{unit}" for kind in SPILLS for unit in ("WritePart", "CompressedBytes")),
+    *(_TOTAL, _UNCOMPRESSED, "ExternalProcessingFilesTotal"),
+    *("OSCPUVirtualTimeMicroseconds", "UserTimeMicroseconds"),
+    *("SystemTimeMicroseconds", "DiskReadElapsedMicroseconds", "DiskWriteElapsedMicroseconds"),
+    *("ReadBufferFromFileDescriptorRead", "ReadBufferFromFileDescriptorReadBytes"),
+    *("WriteBufferFromFileDescriptorWrite", _ALL_WRITTEN),
+    *(f"{pool}{unit}" for pool in _POOL for unit in ("", "Bytes", "ElapsedMicroseconds")),
+)
 #: The buffer of a temp file, and the smallest mean operation, given small files and ends of files.
 _BUFFER_BYTES, _SMALL_BYTES = 1 << 20, 32 << 10
 #: The share of bytes, from headers, by which counts of the same I/O may differ.

@@ -364,7 +364,7 @@ def chosen(rows: Sequence[StatementRow], selection: Selection = ONLY_RUN) -> Sta
 
     InputError if none does, and a ranked list if several do.
     """
-    spilling = _ranked([row for row in rows if row.spills])
+    spilling = spilling_rows(rows)
     if selection.queryid is not None:
         named_row = row_of_queryid(rows, selection)
         if not named_row.spills:
@@ -390,8 +390,7 @@ def row_of_queryid(rows: Sequence[StatementRow], selection: Selection) -> Statem
         return rows[0] if len(rows) == 1 else chosen(rows, selection)
     match = next((row for row in rows if row.queryid == queryid.strip()), None)
     if match is None:
-        spilling = _ranked([row for row in rows if row.spills])
-        known = [row.queryid for row in (*spilling, *rows) if row.queryid is not None]
+        known = [row.queryid for row in (*spilling_rows(rows), *rows) if row.queryid is not None]
         examples = ", ".join(list(dict.fromkeys(known))[:5]) or "none, but --item selects a row"
         raise SelectionEmpty(f"no row has queryid {queryid}", f"there are: {examples}")
     return match
@@ -418,8 +417,9 @@ def ambiguous_rows(rows: Sequence[StatementRow], summary: str) -> InputError:
     return ambiguous(summary, heading, listed, len(rows), hint)
 
 
-def _ranked(spilling: Sequence[StatementRow]) -> list[StatementRow]:
-    """Rows by the time of temp I/O in all calls, or by its size unless all rows are timed."""
+def spilling_rows(rows: Sequence[StatementRow]) -> list[StatementRow]:
+    """The rows that spill, by the time of temp I/O in all calls, or by its size if one has none."""
+    spilling = [row for row in rows if row.spills]
     timed = all(row.temp_s > 0 for row in spilling)
     return sorted(spilling, key=lambda row: row.temp_s if timed else row.blocks, reverse=True)
 

@@ -18,7 +18,12 @@ from spillcast.errors import (
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
-from spillcast.evidence.postgres.statements import StatementRow, counts_of_row, read_rows
+from spillcast.evidence.postgres.statements import (
+    StatementRow,
+    counts_of_row,
+    read_rows,
+    spilling_rows,
+)
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
@@ -413,8 +418,7 @@ def sized_rows(
     rows: Sequence[StatementRow], question: Question, runs_per_day: float | None
 ) -> list[Sized]:
     """The statements of an export that do the most temp I/O."""
-    spilling = [row for row in rows if row.spills]
-    spilling.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
+    spilling = spilling_rows(rows)
     if not spilling:
         raise NoTempIo("its queries do not spill: there are no temp blocks")
     statements, refusals = list[Sized](), list[Refusal]()
