@@ -364,9 +364,13 @@ def counts_of_figures(
             f"{format_bytes(size_bytes)} in {format_duration(elapsed_s)}: no memory is as fast",
             "is the elapsed time in the unit of its column? Or give the mean number of threads",
         )
-    if processes_bounds is not None:
-        threads = middle_processes(processes_bounds)
-        counts = replace(counts, time_bounds=_shared_time(counts, processes_bounds, threads))
+    if (shared := processes_bounds) is not None:
+        threads = middle_processes(shared)
+        if (time := counts.time_bounds) is not None:
+            # A sum takes most of the run if the fewest threads shared it, least if the most did.
+            lower_s, upper_s = time.lower / shared.upper, min(time.upper / shared.lower, elapsed_s)
+            time = replace(time, lower=lower_s * threads, upper=upper_s * threads)
+            counts = replace(counts, time_bounds=time)
     if not selection.timed and (time := counts.time_bounds) is not None:
         counts = replace(counts, time_bounds=None, time_max_s=time.upper)
     counts = replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
@@ -379,17 +383,6 @@ def counts_of_figures(
         for reads, writes in (io.lower, io.upper)
     )
     return replace(counts, io_bounds=Bounds(fewest, most, io.reason, io.remedy))
-
-
-def _shared_time(counts: Counts, shared: Bounds[float], threads: float) -> Bounds[float] | None:
-    """The bounds of the time of temp I/O, as a sum over ``threads``, if others may have shared it.
-
-    It takes most of the run if the fewest threads shared it, least if the most did.
-    """
-    if (time := counts.time_bounds) is None:
-        return None
-    lower_s, upper_s = time.lower / shared.upper, min(time.upper / shared.lower, counts.elapsed_s)
-    return replace(time, lower=lower_s * threads, upper=upper_s * threads)
 
 
 def _checked(counts: Counts) -> Counts:
