@@ -44,9 +44,10 @@ def without_shipper(line: str) -> str:
 
 def common_prefix(lines: Sequence[str]) -> re.Pattern[str] | None:
     """A pattern for the common prefix of lines; numbers in it may differ."""
-    masked = [re.sub(r"\d+", "0", line) for line in lines]
-    if len(masked) < 3:
+    # The first lines show that most texts have none.
+    if len(lines) < 3 or (len(lines) > 3 and common_prefix(lines[:3]) is None):
         return None
+    masked = [re.sub(r"\d+", "0", line) for line in lines]
     # The common prefix of the lexically first and last line is common to all lines.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
     # A quote, a bar or a word at the end of the prefix belongs to the text.

@@ -148,8 +148,8 @@ def _markdown_escapes(lines: Lines) -> Lines | None:
     """Removes Markdown's backslashes, backticks around lines, and asterisks around figures."""
     if any("\\" in line and _ESCAPED.search(line) for line in lines):
         return [_ESCAPE.sub(r"\1", line) for line in lines]
-    judged = [line for line in lines if FIGURES.search(line)]
-    if judged and sum(map(bool, map(_CODE_LINE.fullmatch, judged))) >= _SHARE * len(judged):
+    coded = [line for line in lines if _CODE_LINE.match(line) and FIGURES.search(line)]
+    if coded and len(coded) >= _SHARE * sum(map(bool, map(FIGURES.search, lines))):
         return [_CODE_LINE.sub(r"\1", line) for line in lines]
     return [
         _BOLD.sub(r"\1", line) if "**" in line and _WITH_BOLD.match(line) else line
