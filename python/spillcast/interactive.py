@@ -3,13 +3,11 @@
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
-import tempfile
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -23,6 +21,7 @@ from spillcast.errors import (
 from spillcast.public import checked
 from spillcast.text import several
 from spillcast.units import format_count, format_duration
+from spillcast.workspace import workspace
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
@@ -49,9 +48,9 @@ class Run:
         force: bool = False,
     ) -> None:
         if output is None:
-            folder = tempfile.mkdtemp(prefix="spillcast-")
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            output = Path(folder) / "run.spill"
+            stack = ExitStack()
+            output = stack.enter_context(workspace(private=True)) / "run.spill"
+            weakref.finalize(self, stack.close)
         # The block may change the working directory.
         self.output = Path(output).absolute()
         self._temp = [str(place) for place in several(temp)]

@@ -147,12 +147,12 @@ def emulate(
         raise OptionInvalid(*str(error).split("; ", 1)) from error
     except OSError as error:
         raise SystemFailed(*str(error.strerror or error).split("; ", 1)) from error
-    try:
-        # A fork that kept the device open would wait for answers for ever, also if it is killed.
-        with undone_by(_UNMOUNT, "guard", mountpoint.absolute()), kept_from_forks("/dev/fuse"):
+    # A fork that kept the device open would wait for answers for ever, also if it is killed.
+    with undone_by(_UNMOUNT, "guard", mountpoint.absolute()), kept_from_forks("/dev/fuse"):
+        try:
             yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
-    finally:
-        mounted.unmount()
+        finally:
+            mounted.unmount()
 
 
 def model_of_options(

@@ -150,7 +150,7 @@ def make_cluster(workdir: Path, installation: Installation | None = None) -> Clu
             copy = shutil.copytree(programs.parent, home / "installation", symlinks=True)
             programs = copy / "bin"
         shutil.chown(home, user)
-    options = ["-D", str(home / "data"), "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
+    options = ["-D", "data", "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
     # The locale of the terminal may be unknown here, or have another encoding. An initdb that is
     # ended would remove the files of its server, which could then not release its shared memory.
     initdb = [str(programs / "initdb"), *options, "--no-locale", "--no-clean"]
@@ -184,8 +184,9 @@ def serve(
     """
     home = cluster.home
     data, log = home / "data", home / "log"
-    command = [str(cluster.programs / "postgres"), "-D", str(data)]
-    all_settings = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
+    # No argument names the workdir: a `pkill -9 -f` of its name would leave shared memory behind.
+    command = [str(cluster.programs / "postgres"), "-D", "data"]
+    all_settings = {**SETTINGS, "unix_socket_directories": "..", **(settings or {})}
     for name, value in all_settings.items():
         command += ["-c", f"{name}={value}"]
     variables, descriptors = _for_server(environment or {}, home)
