@@ -25,7 +25,7 @@ from spillcast.workspace import kept_from_forks, undone_by
 #: the core was faster, but it runs that process's program, and what ended one may have ended both.
 _UNMOUNT = """
 exec 2>/dev/null
-[ "$ended" ] || stat -- "$1" >/dev/null || umount -l -- "$1" || fusermount3 -u -z -- "$1"
+stat -- "$1" >/dev/null || umount -l -- "$1" || fusermount3 -u -z -- "$1"
 """
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Operations that are late by over 10 % cause a warning above this share.
