@@ -15,10 +15,10 @@ from spillcast import _core
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteFailed
 from spillcast.text import shell_word
 
-#: Waits for a line, or until the other end of the pipe closes, as it does if the process is killed.
+#: Waits for a line, or until the other end of the pipe closes, as after an error or a kill.
 _AFTER = 'ended=; trap "" INT TERM HUP QUIT; read -r line && ended=1\n'
-#: If the process was killed, its servers, which work in the directory, end first: without their
-#: files they could not release shared memory. Then retries, as mounts may take time to end.
+#: After an error or a kill, servers, which work in the directory, end first: without their files
+#: they could not release shared memory. Then retries, as mounts may take time to end.
 _JANITOR = """
 n=0; while [ -z "$ended" ] && [ $n -lt 100 ] &&
     ls -ln /proc/[0-9]*/cwd 2>/dev/null | grep -qF -e "/${1##*/}/"; do
@@ -63,10 +63,12 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
         shell.stdin.write(group)
         shell.stdin.flush()
         yield
+        # The block was not interrupted.
+        shell.stdin.write(b"\n")
     finally:
         _not_for_forks.discard(pipe)
-        with suppress(BrokenPipeError), shell.stdin:
-            shell.stdin.write(b"\n")
+        with suppress(BrokenPipeError):
+            shell.stdin.close()
         if shell.wait() < 0:
             # It was killed before it ran the script.
             subprocess.run(["sh", "-s", name], input=group)
