@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
+from spillcast.evidence.oracle import SAMPLE_COUNTS
 from spillcast.evidence.other_engines import BYTE_COUNTERS, COUNTER_HEADING, TEXTS
 from spillcast.evidence.postgres.columns import renamed
 from spillcast.evidence.selection import FIGURES_HINT
@@ -328,6 +329,8 @@ KINDS: Sequence[EvidenceKind] = (
             r'\A(?![\s\S]*"(?:schema|Plan)")(?:\s*\{[\s\S]*elapsed_s|[\s\S]*^elapsed_s\s*=)'),
     _report(3.5, "a plan that counts bytes", "figures.refuse_byte_counts",
             "|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)])),
+    _report(1.6, "counts of ASH samples", "oracle.wait_lists.read_shares",
+            rf"{SAMPLE_COUNTS}(?=[\s\S]*^[^\w\n]*direct path (?:read|write) temp\b)"),
     _report(1.5, "waits by event", "oracle.awr.read",
             r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
             r"|direct path (?:read|write) temp(?:\s*</?t[dr]\b|['\"]? *[,;\t])"

@@ -27,7 +27,7 @@ from spillcast.evidence.numbers import (
     seconds_of,
     value_of,
 )
-from spillcast.evidence.oracle import ORACLE
+from spillcast.evidence.oracle import ORACLE, SAMPLE_COUNTS
 from spillcast.evidence.oracle.report_tables import (
     ReportRow,
     ReportTable,
@@ -346,12 +346,15 @@ _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
 #: Printed beside the title of each section if the report covers less than a day.
 _FROM_TO = re.compile(r"\(\w{3} \d+ (\d\d):(\d\d) to (\d\d):(\d\d)\)")
 _EVENT = ("event", "wait_chain")
+#: The interval (s) of samples in the history, and in memory.
+_HISTORY, _HISTORY_INTERVAL_S, _INTERVAL_S = "dba_hist_active_sess", 10.0, 1.0
+_ON_CPU = re.compile(r"|(?:on )?cpu.*|null|-+", re.IGNORECASE)
 _TEMP = r"direct path (?:read|write) temp"
 
 
 @dataclass(frozen=True)
 class Share:
-    """An event's share of all samples; its seconds or active sessions, None if not printed."""
+    """An event's share of all samples; its seconds or active sessions, None if unknown."""
 
     event: str
     percent: Number
@@ -365,6 +368,9 @@ def read_shares(path: Path, selection: Selection) -> Counts:
     text = report_text(path)
     tables = tables_of(text)
     shares = list(_shares(tables))
+    if not shares and re.search(SAMPLE_COUNTS, text, re.IGNORECASE):
+        interval_s = _HISTORY_INTERVAL_S if _HISTORY in text.lower() else _INTERVAL_S
+        shares = _counted_shares(tables, interval_s, is_whole=selection.elapsed_s is not None)
     temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
     if not temp:
         if re.search(_TEMP, text, re.IGNORECASE):
@@ -385,7 +391,8 @@ def read_shares(path: Path, selection: Selection) -> Counts:
             seconds = f"{format_duration(share.total_s.value)} of {share.event}"
             check_all([FigureCheck("share-of-db-time", part, words, share.total_s, seconds)])
     total_s = sum(times.values())
-    low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
+    error = sum(max(0.5, share.percent.width / 2) for share in temp) / 100
+    low_s = max(0.0, total_s - database_s * error)
     time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HINT_SHARES)
     temp_io = with_count_bounds(
         TempTimes(times["read"], times["write"], time_bounds),
@@ -431,6 +438,33 @@ def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
                 )
                 yield Share(first, number, total_s, active)
         return
+
+
+def _counted_shares(
+    tables: Sequence[ReportTable], interval_s: float, *, is_whole: bool
+) -> list[Share]:
+    """The shares of events in a table that counts their samples, with twice their standard error.
+
+    EvidenceUnsuited without samples on a CPU, unless the time of the whole run is known.
+    """
+    for table in tables:
+        event = next((name for name in table.names if name in _EVENT), None)
+        counts = (n for n in table.names if "count" in n or n in ("cnt", "samples"))
+        if event is None or (column := next(counts, None)) is None:
+            continue
+        numbers = [(row[event], number_of(row[column])) for row in table.rows]
+        counted = [(name, number.value) for name, number in numbers if number is not None]
+        total = sum(count for _, count in counted)
+        if not is_whole and not any(_ON_CPU.fullmatch(name) for name, _ in counted):
+            raise EvidenceUnsuited("its samples on a CPU are missing", "give the time: --elapsed")
+        return [
+            Share(name, percent, Number.of(count * interval_s), None)
+            for name, count in counted
+            for share in [100 * count / total]
+            for error in [2 * math.sqrt(share * (100 - share) / total)]
+            for percent in [Number(share, max(share - error, 0.0), share + error)]
+        ]
+    return []
 
 
 def _largest(shares: Sequence[Share]) -> Share:
