@@ -12,6 +12,7 @@ import pytest
 import spillcast.interactive
 from harness import TIMEOUT_S, until
 from harness import spillcast as run_spillcast
+from kills import processes_of
 from spillcast.errors import (
     InputError,
     NoTempIo,
@@ -231,3 +232,18 @@ def test_a_refused_recording_raises_and_does_not_hang(tmp_path, monkeypatch):
     (tmp_path / "run.spill").write_text("")
     with pytest.raises(OutputExists, match=r"run\.spill"):
         spillcast.record(tmp_path / "run.spill").__enter__()
+
+
+KILLED = """
+import os, signal, spillcast
+with spillcast.record():
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_block_leaves_no_temporary_recording(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    assert subprocess.run([sys.executable, "-c", KILLED], env=environment).returncode == -9
+    until(lambda: not list(tmp_path.iterdir()), "the recording to go")
+    until(lambda: not processes_of(tmp_path), "the recorder to end")
+    assert not list(tmp_path.iterdir())

@@ -47,13 +47,16 @@ class Run:
         temp: str | Path | Sequence[str | Path] = (),
         force: bool = False,
     ) -> None:
+        #: The working directory of the recorder: a workspace is kept until it has ended.
+        self._workspace: Path | None = None
         if output is None:
             stack = ExitStack()
-            output = stack.enter_context(workspace(private=True)) / "run.spill"
+            self._workspace = stack.enter_context(workspace(private=True))
+            output = self._workspace / "run.spill"
             weakref.finalize(self, stack.close)
         # The block may change the working directory.
         self.output = Path(output).absolute()
-        self._temp = [str(place) for place in several(temp)]
+        self._temp = [os.path.abspath(place) for place in several(temp)]
         self._force = force
         self._observer: subprocess.Popen[str] | None = None
 
@@ -66,6 +69,7 @@ class Run:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=self._workspace,
         )
         assert self._observer.stdout is not None
         try:

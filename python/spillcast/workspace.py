@@ -21,7 +21,7 @@ _AFTER = 'ended=; trap "" INT TERM HUP QUIT; read -r line && ended=1\n'
 #: they could not release shared memory. Then retries, as mounts may take time to end.
 _JANITOR = """
 n=0; while [ -z "$ended" ] && [ $n -lt 100 ] &&
-    ls -ln /proc/[0-9]*/cwd 2>/dev/null | grep -qF -e "/${1##*/}/"; do
+    ls -ln /proc/[0-9]*/cwd 2>/dev/null | grep -qF -e "/${1##*/}"; do
     n=$((n+1)); sleep 0.1
 done
 n=0; until rm -rf --one-file-system -- "$1" 2>/dev/null || [ $n -ge 100 ]; do
