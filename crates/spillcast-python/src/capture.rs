@@ -93,9 +93,9 @@ pub fn capture_cost(
     })
 }
 
-/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are the arguments that
+/// Serve a measurement of `capture_cost` until it ends: `memory` and `index` are the arguments that
 /// it appended. OSError if it has ended.
 #[pyfunction]
-pub fn capture_cost_child(py: Python<'_>, memory: PathBuf, seat: usize) -> PyResult<()> {
-    py.detach(|| cost::serve(&memory, seat)).map_err(os_error)
+pub fn capture_cost_child(py: Python<'_>, memory: PathBuf, index: usize) -> PyResult<()> {
+    py.detach(|| cost::serve(&memory, index)).map_err(os_error)
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use spillcast_core::emulate::Emulation;
+use spillcast_core::emulate::{Emulation, OpStats};
 use spillcast_core::storage::Model;
 
 use crate::arguments::{Arguments, help};
@@ -47,32 +47,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         Emulation::mount(backing, Path::new(mountpoint), model, arguments.has("--page-cache"))
             .map_err(refused)?;
     print_message(format_args!("mounted at {}", mountpoint.display()));
-    let status = match &arguments.command[..] {
-        [] => {
-            while signals::take().is_none() && emulation.is_mounted().unwrap_or(false) {
-                std::thread::sleep(TICK);
-            }
-            0
-        }
-        command => {
-            let mut target = Target::command(command, environment(&Vec::new()))?;
-            target.release()?;
-            stay(&mut target);
-            let status = target.exit_status.unwrap_or(0);
-            if status < 0 { 128 - status } else { status }
-        }
-    };
+    let status = serve(&emulation, &arguments.command)?;
     let stats = emulation.stats();
-    let document_of = |stats: &spillcast_core::emulate::OpStats| {
-        json!({
-            "count": stats.achieved.count(),
-            "bytes": stats.bytes,
-            "total_ns": stats.achieved.total_ns(),
-            "p50_ns": stats.achieved.quantile_ns(0.5),
-            "p99_ns": stats.achieved.quantile_ns(0.99),
-            "late": stats.late,
-        })
-    };
     let document = json!({
         "schema": "spillcast.recorder-emulation/1",
         "read": document_of(&stats.read),
@@ -82,4 +58,30 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     emulation.unmount().map_err(refused)?;
     print_data(document.text())?;
     Ok(status as u8)
+}
+
+/// Serves until the command ends, or until a signal or the unmount; returns the exit status.
+fn serve(emulation: &Emulation, command: &[OsString]) -> Outcome<i32> {
+    if command.is_empty() {
+        while signals::take().is_none() && emulation.is_mounted().unwrap_or(false) {
+            std::thread::sleep(TICK);
+        }
+        return Ok(0);
+    }
+    let mut target = Target::command(command, environment(&Vec::new()))?;
+    target.release()?;
+    stay(&mut target);
+    let status = target.exit_status.unwrap_or(0);
+    Ok(if status < 0 { 128 - status } else { status })
+}
+
+fn document_of(stats: &OpStats) -> Value {
+    json!({
+        "count": stats.achieved.count(),
+        "bytes": stats.bytes,
+        "total_ns": stats.achieved.total_ns(),
+        "p50_ns": stats.achieved.quantile_ns(0.5),
+        "p99_ns": stats.achieved.quantile_ns(0.99),
+        "late": stats.late,
+    })
 }

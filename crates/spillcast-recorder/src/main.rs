@@ -101,9 +101,9 @@ fn run(words: &[OsString]) -> Outcome<u8> {
 
 /// Serves a measurement of the cost of a capture until the measuring process ends it.
 fn cost_child(words: &[OsString]) -> Outcome<u8> {
-    let seat = words.get(1).and_then(|seat| seat.to_str()?.parse().ok());
-    let (Some(memory), Some(seat)) = (words.first(), seat) else { return Ok(1) };
-    Ok(match spillcast_core::capture::cost::serve(Path::new(memory), seat) {
+    let index = words.get(1).and_then(|index| index.to_str()?.parse().ok());
+    let (Some(memory), Some(index)) = (words.first(), index) else { return Ok(1) };
+    Ok(match spillcast_core::capture::cost::serve(Path::new(memory), index) {
         Ok(()) => 0,
         Err(_) => 1,
     })

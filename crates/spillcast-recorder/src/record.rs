@@ -161,13 +161,7 @@ fn finish(
     let meta = json!(recorder.account(elapsed_s, None, cost, process));
     let connected = meta["server_connection"] == true;
     if meta["capture"]["unobserved_processes"].as_u64().is_some_and(|count| count > 0) {
-        let which = match recorder.method() {
-            PRELOAD => {
-                "of another user, static or of 32 bits: record as root with --capture bpf or perf"
-            }
-            "perf" => "of another user: record as root; or of 32 bits, which no source observes",
-            _ => "of 32 bits, which no source observes",
-        };
+        let which = unobserved_by(recorder.method());
         print_message(format_args!("processes were not observed, {which}"));
     }
     let Value::Object(meta) = meta else { unreachable!("a struct is an object") };
@@ -200,6 +194,17 @@ fn finish(
         recorder.method(),
         status.observed.lost
     ))
+}
+
+/// The processes that a source cannot observe, and how to observe them.
+fn unobserved_by(source: &str) -> &'static str {
+    match source {
+        PRELOAD => {
+            "of another user, static or of 32 bits: record as root with --capture bpf or perf"
+        }
+        "perf" => "of another user: record as root; or of 32 bits, which no source observes",
+        _ => "of 32 bits, which no source observes",
+    }
 }
 
 /// The cost of a source to the observed processes; None if it cannot be measured.

@@ -10,7 +10,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::board::{Board, Task};
+use super::task_table::{Task, TaskTable};
 
 /// Calls in a burst, and turns that two processes take in a burst: few enough that the smallest
 /// ring holds all reports of them.
@@ -19,23 +19,23 @@ pub(crate) const SWITCHES: usize = 200;
 /// Bytes that a call reads: a block of a database.
 const BYTES: usize = 8192;
 
-/// Performs the tasks that the board in the file `memory` gives to `seat`, until it is killed.
+/// Performs the tasks that the table in the file `memory` gives to the child `index`, until it is killed.
 ///
-/// Errors: those of opening the board, as when the measurement has ended.
-pub fn serve(memory: &Path, seat: usize) -> io::Result<()> {
+/// Errors: those of opening the table, as when the measurement has ended.
+pub fn serve(memory: &Path, index: usize) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    let board = Board::map(&File::options().read(true).write(true).open(memory)?)?;
+    let table = TaskTable::map(&File::options().read(true).write(true).open(memory)?)?;
     let mut cpus = CpuSet::new();
-    cpus.set(board.cpu() as usize);
+    cpus.set(table.cpu() as usize);
     sched_setaffinity(None, &cpus)?;
     let file = File::from(memfd_create("spillcast-cost", MemfdFlags::CLOEXEC)?);
     file.write_all_at(&[1; BYTES], 0)?;
     loop {
-        board.give(seat, Task::None);
-        match board.next(seat) {
+        table.give(index, Task::None);
+        match table.next(index) {
             Task::Calls => (0..CALLS).for_each(|_| read(&file)),
-            Task::Lead => (0..SWITCHES).for_each(|_| board.hand_over()),
-            _ => (0..SWITCHES).for_each(|_| board.hand_back()),
+            Task::Lead => (0..SWITCHES).for_each(|_| table.hand_over()),
+            _ => (0..SWITCHES).for_each(|_| table.hand_back()),
         }
     }
 }

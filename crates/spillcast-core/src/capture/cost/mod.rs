@@ -17,8 +17,8 @@
 //! counts its work, and the recording lacks calls that a forecast needs. A child does known work on
 //! the same CPUs, and the recording loses nothing.
 
-mod board;
 mod child;
+mod task_table;
 
 use std::ffi::CString;
 use std::fs::File;
@@ -31,8 +31,8 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::thread::sched_getaffinity;
 
-use self::board::{BARE, Board, OBSERVED, PARTNER, Task};
 use self::child::{CALLS, SWITCHES};
+use self::task_table::{BARE, OBSERVED, PARTNER, Task, TaskTable};
 use super::source::Source;
 use super::spawn::HeldCommand;
 pub use child::serve;
@@ -81,14 +81,14 @@ pub fn measure(
     program: &Program,
 ) -> io::Result<Cost> {
     let memory = File::from(memfd_create("spillcast-cost", MemfdFlags::CLOEXEC)?);
-    let board = Board::create(&memory, last_cpu()?)?;
-    let start = |seat, environment: &[CString]| Child::start(&memory, seat, program, environment);
+    let table = TaskTable::create(&memory, last_cpu()?)?;
+    let start = |index, environment: &[CString]| Child::start(&memory, index, program, environment);
     let bare = start(BARE, &program.bare)?;
     let partner = start(PARTNER, &program.bare)?;
     for child in [&bare, &partner] {
-        board.wait_done(child.seat, LIMIT)?;
+        table.wait_done(child.index, LIMIT)?;
     }
-    let mut stage = Stage { board: &board, children: vec![&bare, &partner] };
+    let mut stage = Stage { table: &table, children: vec![&bare, &partner] };
     let mut before = Bursts::default();
     for _ in 0..BEFORE {
         before.add(&mut stage, BARE, true)?;
@@ -100,7 +100,7 @@ pub fn measure(
         environment.push(CString::new(format!("{name}={value}"))?);
     }
     let observed = start(OBSERVED, &environment)?;
-    board.wait_done(OBSERVED, LIMIT)?;
+    table.wait_done(OBSERVED, LIMIT)?;
     stage.children.push(&observed);
     if let Some(observer) = source.observer() {
         observer.attach(observed.pid)?;
@@ -121,9 +121,9 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
             break;
         }
         let order = if pair % 2 == 0 { [OBSERVED, BARE] } else { [BARE, OBSERVED] };
-        for seat in order {
-            let bursts = if seat == OBSERVED { &mut ours } else { &mut bare };
-            bursts.add(stage, seat, switches)?;
+        for index in order {
+            let bursts = if index == OBSERVED { &mut ours } else { &mut bare };
+            bursts.add(stage, index, switches)?;
             source.drain(&mut reports, false);
             reports.clear();
         }
@@ -166,11 +166,11 @@ struct Bursts {
 }
 
 impl Bursts {
-    fn add(&mut self, stage: &mut Stage, seat: usize, switches: bool) -> io::Result<()> {
-        self.calls_ns.push(stage.burst(&[(seat, Task::Calls)])?);
+    fn add(&mut self, stage: &mut Stage, index: usize, switches: bool) -> io::Result<()> {
+        self.calls_ns.push(stage.burst(&[(index, Task::Calls)])?);
         if switches {
             // The follower first, so that it sleeps when its turn comes.
-            let pair = [(PARTNER, Task::Follow), (seat, Task::Lead)];
+            let pair = [(PARTNER, Task::Follow), (index, Task::Lead)];
             self.switches_ns.push(stage.burst(&pair)?);
         }
         Ok(())
@@ -178,7 +178,7 @@ impl Bursts {
 }
 
 struct Stage<'a> {
-    board: &'a Board,
+    table: &'a TaskTable,
     children: Vec<&'a Child>,
 }
 
@@ -186,8 +186,8 @@ impl Stage<'_> {
     /// CPU time of all children, in ns, while some of them do their tasks.
     fn burst(&self, tasks: &[(usize, Task)]) -> io::Result<f64> {
         let before_ns = self.cpu_ns()?;
-        tasks.iter().for_each(|&(seat, task)| self.board.give(seat, task));
-        tasks.iter().try_for_each(|&(seat, _)| self.board.wait_done(seat, LIMIT))?;
+        tasks.iter().for_each(|&(index, task)| self.table.give(index, task));
+        tasks.iter().try_for_each(|&(index, _)| self.table.wait_done(index, LIMIT))?;
         Ok((self.cpu_ns()? - before_ns) as f64)
     }
 
@@ -199,21 +199,21 @@ impl Stage<'_> {
 /// A child that is killed when it is dropped.
 struct Child {
     pid: i32,
-    seat: usize,
+    index: usize,
 }
 
 impl Child {
     fn start(
         memory: &File,
-        seat: usize,
+        index: usize,
         program: &Program,
         environment: &[CString],
     ) -> io::Result<Child> {
         let path = format!("/proc/{}/fd/{}", std::process::id(), memory.as_raw_fd());
         let mut arguments = program.arguments.clone();
-        arguments.extend([CString::new(path)?, CString::new(seat.to_string())?]);
+        arguments.extend([CString::new(path)?, CString::new(index.to_string())?]);
         let pid = HeldCommand::start(&arguments, environment)?.release()?;
-        Ok(Child { pid, seat })
+        Ok(Child { pid, index })
     }
 }
 

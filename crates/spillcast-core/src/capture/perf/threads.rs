@@ -107,16 +107,16 @@ impl Threads {
     pub fn take(&mut self, record: &Record, out: &mut Vec<Event>) {
         let &Record { time_ns, pid, tid, ref payload } = record;
         match *payload {
-            Payload::Lost { .. } | Payload::Renaming { .. } => return,
-            Payload::Sampled { ip } => return out.push(Event::Sample { pid, tid, time_ns, ip }),
+            Payload::Lost { .. } | Payload::Renaming { .. } => (),
+            Payload::Sampled { ip } => out.push(Event::Sample { pid, tid, time_ns, ip }),
             Payload::Stack { ref sample } => {
-                return out.push(Event::Stack { pid, tid, time_ns, sample: sample.clone() });
+                out.push(Event::Stack { pid, tid, time_ns, sample: sample.clone() });
             }
             Payload::Fork { parent } if parent != pid => {
-                return out.push(Event::Fork { parent, child: pid });
+                out.push(Event::Fork { parent, child: pid });
             }
-            Payload::Fork { .. } => return,
-            Payload::Exec => return out.push(Event::Exec { pid }),
+            Payload::Fork { .. } => (),
+            Payload::Exec => out.push(Event::Exec { pid }),
             Payload::ThreadExit => {
                 if let Some(mut thread) = self.by_tid.remove(&tid) {
                     thread.settle(time_ns);
@@ -125,17 +125,20 @@ impl Threads {
                 if pid == tid {
                     self.headless.insert(pid);
                 }
-                return;
             }
             Payload::Waking { woken, interrupt } => {
                 let by = (self.by_tid.contains_key(&tid) && !interrupt).then_some(tid);
                 if let Some(thread) = self.by_tid.get_mut(&woken) {
                     thread.woken(Waking { time_ns, by });
                 }
-                return;
             }
-            _ => (),
+            _ => self.take_of_thread(record, out),
         }
+    }
+
+    /// Processes a switch or a call of a thread.
+    fn take_of_thread(&mut self, record: &Record, out: &mut Vec<Event>) {
+        let &Record { time_ns, pid, tid, ref payload } = record;
         let thread = self.by_tid.entry(tid).or_default();
         thread.settle(time_ns);
         match *payload {

@@ -10,7 +10,7 @@ use rustix::thread::futex::{self, Flags, Timespec};
 use spillcast_calls::Mapping;
 
 /// Children of a measurement: an observed one, an unobserved one, and the partner of either.
-pub(crate) const SEATS: usize = 3;
+pub(crate) const CHILDREN: usize = 3;
 pub const OBSERVED: usize = 0;
 pub(crate) const BARE: usize = 1;
 pub(crate) const PARTNER: usize = 2;
@@ -32,29 +32,29 @@ pub enum Task {
 
 #[repr(C)]
 struct Words {
-    tasks: [AtomicU32; SEATS],
+    tasks: [AtomicU32; CHILDREN],
     /// 1 while it is the turn of the child that has `Follow`.
     turn: AtomicU32,
     /// The CPU that all children run on.
     cpu: AtomicU32,
 }
 
-pub(crate) struct Board(Mapping);
+pub(crate) struct TaskTable(Mapping);
 
-impl Board {
-    /// Lays out a board in an empty memory file; children map it with [`Board::map`].
-    pub fn create(memory: &File, cpu: u32) -> io::Result<Board> {
+impl TaskTable {
+    /// Lays out a table in an empty memory file; children map it with [`TaskTable::map`].
+    pub fn create(memory: &File, cpu: u32) -> io::Result<TaskTable> {
         memory.set_len(size_of::<Words>() as u64)?;
-        let board = Board::map(memory)?;
-        board.words().cpu.store(cpu, Ordering::Relaxed);
-        for task in &board.words().tasks {
+        let table = TaskTable::map(memory)?;
+        table.words().cpu.store(cpu, Ordering::Relaxed);
+        for task in &table.words().tasks {
             task.store(Task::Start as u32, Ordering::Release);
         }
-        Ok(board)
+        Ok(table)
     }
 
-    pub fn map(memory: &File) -> io::Result<Board> {
-        Ok(Board(Mapping::new(Some(memory.as_fd()), size_of::<Words>())?))
+    pub fn map(memory: &File) -> io::Result<TaskTable> {
+        Ok(TaskTable(Mapping::new(Some(memory.as_fd()), size_of::<Words>())?))
     }
 
     pub fn cpu(&self) -> u32 {
@@ -62,14 +62,14 @@ impl Board {
     }
 
     /// Gives a child its task; `Task::None` marks the last task as done.
-    pub(crate) fn give(&self, seat: usize, task: Task) {
-        self.words().tasks[seat].store(task as u32, Ordering::Release);
-        wake(&self.words().tasks[seat]);
+    pub(crate) fn give(&self, index: usize, task: Task) {
+        self.words().tasks[index].store(task as u32, Ordering::Release);
+        wake(&self.words().tasks[index]);
     }
 
     /// Sleeps until a child has done its task. Errors: TimedOut if that takes longer than `limit`.
-    pub(crate) fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
-        let (word, end) = (&self.words().tasks[seat], Instant::now() + limit);
+    pub(crate) fn wait_done(&self, index: usize, limit: Duration) -> io::Result<()> {
+        let (word, end) = (&self.words().tasks[index], Instant::now() + limit);
         loop {
             let task = word.load(Ordering::Acquire);
             let left = end.saturating_duration_since(Instant::now());
@@ -84,8 +84,8 @@ impl Board {
     }
 
     /// For a child: sleeps until it has a task, and returns it.
-    pub fn next(&self, seat: usize) -> Task {
-        let word = &self.words().tasks[seat];
+    pub fn next(&self, index: usize) -> Task {
+        let word = &self.words().tasks[index];
         loop {
             match word.load(Ordering::Acquire) {
                 0 => sleep_while(word, 0, None),
