@@ -1,7 +1,8 @@
-"""The workload of counts."""
+"""The workload of counts, and their latencies on a storage."""
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import numpy as np
 
@@ -9,10 +10,12 @@ from spillcast import _core
 from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.evidence.counts import Counts, are_close
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.load import Load, latencies, operations, total_s
 from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording.thread_trace import NONE, ThreadTrace
+from spillcast.storage import Storage
+from spillcast.storage.model import behaviour_of
 from spillcast.units import DURATION_MAX_S
 
 
@@ -55,7 +58,7 @@ def workload_of_counts(counts: Counts) -> Workload:
         kind="plan",
         loads=loads,
         recorded_loads=loads,
-        threads=counted_threads(counts, loads, max(counts.elapsed_s - io_s, 0.0)),
+        threads=_threads(counts, loads, max(counts.elapsed_s - io_s, 0.0)),
         cpu=CpuTime(
             total_s=counts.cpu_s,
             between_s=cpu_between_s(
@@ -77,7 +80,7 @@ def workload_of_counts(counts: Counts) -> Workload:
     )
 
 
-def counted_threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Threads:
+def _threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Threads:
     """Threads that share the loads, each with ``think_s`` of CPU time."""
     number = max(round(counts.processes), 1)
     return Threads(
@@ -91,6 +94,32 @@ def counted_threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Th
         counted=True,
         buffered=counts.buffered,
     )
+
+
+#: Largest error of the CPU time, as a share of the elapsed time.
+THINK_ERROR = 0.01
+
+
+def mean_latencies_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
+    """The mean latency of each load on ``storage``, in the order of the loads.
+
+    The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
+    """
+    # Also for a device, of which figures may be missing.
+    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    if not storage.source.of_device:
+        return mean_s
+    behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
+    total_operations = operations(loads)
+    while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
+        threads, before_s = _threads(counts, loads, think_s), think_s
+        simulated = threads.on(
+            behaviour, total_operations, {}, threads.read_ahead(total_operations)
+        )
+        mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
+        io_s = total_s(loads, mean_s) / counts.processes
+        think_s = max(counts.elapsed_s - io_s, think_s)
+    return mean_s
 
 
 #: Number of simulated operations that suffices to show a storage's limits and servers.

@@ -1,8 +1,6 @@
 """Counts whose temp I/O was not timed, with the times of today's storage as ``--from`` names it."""
 
-from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
 from typing import Protocol
 
 from spillcast.evidence.counts import (
@@ -12,12 +10,11 @@ from spillcast.evidence.counts import (
     middle,
     middle_processes,
 )
-from spillcast.forecast.workload.counted import counted_loads, counted_threads
-from spillcast.forecast.workload.load import Load, latencies, operations, total_s
+from spillcast.forecast.workload.counted import counted_loads, mean_latencies_s
+from spillcast.forecast.workload.load import total_s
 from spillcast.forecast.workload.resources import MEMORY_OPERATION_S
 from spillcast.recording import OPS
 from spillcast.storage import Storage
-from spillcast.storage.model import behaviour_of
 from spillcast.units import format_duration
 
 
@@ -47,12 +44,12 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     loads, shared = counted_loads(counts), counts.processes_bounds
     max_processes = counts.processes if shared is None else shared.upper
     # More processes share the limits of the storage, too.
-    mean_s = _mean_s(replace(counts, processes=max_processes), loads, storage)
+    mean_s = mean_latencies_s(replace(counts, processes=max_processes), loads, storage)
     io_s = total_s(loads, mean_s) / max_processes
     if io_s > counts.elapsed_s:
         return _cached(counts, storage.name, io_s, max_processes)
     if shared is not None:
-        mean_s = _mean_s(counts, loads, storage)
+        mean_s = mean_latencies_s(counts, loads, storage)
     mean_ns = {load.op: round(s * 1e9) for load, s in zip(loads, mean_s, strict=True)}
     timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
     if shared is not None:
@@ -64,36 +61,10 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     return timed
 
 
-#: Largest error of the CPU time, as a share of the elapsed time.
-THINK_ERROR = 0.01
-
-
 def temp_s_on(counts: Counts, storage: Storage) -> float:
     """The time (s) of the temp I/O of the counts on ``storage``, without other work."""
     loads = counted_loads(counts)
-    return total_s(loads, _mean_s(replace(counts, elapsed_s=0.0), loads, storage))
-
-
-def _mean_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
-    """The mean latency of each load on ``storage``, in the order of the loads.
-
-    The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
-    """
-    # Also for a device, of which figures may be missing.
-    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
-    if not storage.source.of_device:
-        return mean_s
-    behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
-    total_operations = operations(loads)
-    while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
-        threads, before_s = counted_threads(counts, loads, think_s), think_s
-        simulated = threads.on(
-            behaviour, total_operations, {}, threads.read_ahead(total_operations)
-        )
-        mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
-        io_s = total_s(loads, mean_s) / counts.processes
-        think_s = max(counts.elapsed_s - io_s, think_s)
-    return mean_s
+    return total_s(loads, mean_latencies_s(replace(counts, elapsed_s=0.0), loads, storage))
 
 
 def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
