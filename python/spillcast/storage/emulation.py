@@ -1,6 +1,7 @@
 """A FUSE mount with the latencies of a storage, and a report of its accuracy."""
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -25,7 +26,8 @@ from spillcast.workspace import kept_from_forks, undone_by
 #: the core was faster, but it runs that process's program, and what ended one may have ended both.
 _UNMOUNT = """
 exec 2>/dev/null
-stat -- "$1" >/dev/null || umount -l -- "$1" || fusermount3 -u -z -- "$1"
+grep -qF -e "spillcast $1 fuse" /proc/self/mounts && ! stat -- "$1" >/dev/null &&
+    { umount -l -- "$1" || fusermount3 -u -z -- "$1"; }
 """
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Operations that are late by over 10 % cause a warning above this share.
@@ -141,16 +143,17 @@ def emulate(
     once if this process is killed. This process must not use the mount: if killed during an
     operation, it would hang. InputError for an unusable directory, SpillcastError without FUSE.
     """
-    try:
-        mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
-    except ValueError as error:
-        raise OptionInvalid(*str(error).split("; ", 1)) from error
-    except OSError as error:
-        raise SystemFailed(*str(error.strerror or error).split("; ", 1)) from error
-    # A fork that kept the device open would wait for answers for ever, also if it is killed.
-    with undone_by(_UNMOUNT, "guard", mountpoint.absolute()), kept_from_forks("/dev/fuse"):
+    with undone_by(_UNMOUNT, "guard", os.path.realpath(mountpoint)):
         try:
-            yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
+            mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
+        except ValueError as error:
+            raise OptionInvalid(*str(error).split("; ", 1)) from error
+        except OSError as error:
+            raise SystemFailed(*str(error.strerror or error).split("; ", 1)) from error
+        try:
+            # A fork that kept the device open would wait for answers for ever, even if killed.
+            with kept_from_forks("/dev/fuse"):
+                yield Mount(mounted, behaviour, mountpoint, backing, page_cache=page_cache)
         finally:
             mounted.unmount()
 
