@@ -36,6 +36,7 @@ QUERIES = {
     "parallel hash": (HASH, (*PARALLEL, "set work_mem = '128kB'")),
     "common table": (COMMON, ()),
     "nested loop": (f"select * from ({SORT} offset 49995) s left join small on small.k > s.k", ()),
+    "set operation": (f"select k from ({SORT} offset 9) s intersect select k from small", ()),
     "init plan": (f"select * from small where k > (select avg(x.k) from ({SORT}) x)", ()),
 }  # fmt: skip
 #: Keys of FORMAT JSON that the text has, too, with values that a second run repeats.

@@ -144,9 +144,8 @@ def _kind(name: str) -> dict[str, Any]:
     name = name.split(" on ")[0].split(" using ")[0]
     if join := re.match(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)", name):
         return node | {"Node Type": join[2] or f"{join[1]} Join"}
-    if "Aggregate" in name:
-        return node | {"Node Type": "Aggregate"}
-    return node | {"Node Type": name}
+    kind = next((kind for kind in ("Aggregate", "SetOp") if kind in name), name)
+    return node | {"Node Type": kind}
 
 
 def _buffers(match: re.Match[str]) -> dict[str, Any]:
