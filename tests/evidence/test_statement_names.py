@@ -174,6 +174,14 @@ UNITS = {
     "num_calls,mean_exec_time,avg_temp_mb_read,avg_temp_mb_written": "20,1600,25.0,50.0",
     "executions,total_exec_time,temp_read,temp_written": "20,00:00:32,500 MB,1000 MB",
     "calls,total_time,temp_blks_read,temp_written": "20,0 days 00:00:32,64000,1024000 kB",
+    # Several forms of a column, and values with units of their own.
+    "calls,total_ms,total_min,temp_read_bytes,temp_gb_read,temp_written_mb,avg_temp_gb_written": (
+        "20,32000,1,524288000,0,1000,0"
+    ),
+    "calls,total_min,temp_mb_read,temp_kb_written": "20,32 s,512000 kB,1000 MB",
+    # Fractions of a block in each call.
+    "calls,avg_s,temp_blks_read_per_call,temp_blks_written_per_call": "20,1.600,3199.98,6400.02",
+    "calls,total_s,temp_blks_read,temp_blks_written,temp_read_ms": "20,32,64000,128000,64000",
 }
 
 
@@ -197,9 +205,15 @@ def test_other_names_of_columns_are_read_below_the_bars_of_psql(statements_of):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (1.6, 3200, 6400)
 
 
-@cases("columns", ["temp_read,temp_written", "temp_gb_read,temp_gb_written"])
-def test_figures_without_a_unit_or_rounded_by_half_are_refused(tmp_path, columns):
+@cases(("columns", "values"), [
+    ("calls,total_exec_time,temp_read,temp_written", "20,32000,1,2"),
+    ("calls,total_exec_time,temp_read,temp_written", "20,32000,64000.5,128000.5"),
+    ("calls,total_exec_time,temp_gb_read,temp_gb_written", "20,32000,1,2"),
+    ("calls,avg_s,temp_blks_read,temp_blks_written", "20,1,64000,128000"),
+    ("total_exec_time,avg_temp_mb_read,avg_temp_mb_written", "32000,25.0,50.0"),
+])  # fmt: skip
+def test_figures_without_a_unit_or_calls_or_rounded_by_half_are_refused(tmp_path, columns, values):
     path = tmp_path / "rows.csv"
-    path.write_text(f"query,calls,total_exec_time,{columns}\nselect a,20,32000,1,2\n")
+    path.write_text(f"query,{columns}\nselect a,{values}\n")
     with pytest.raises(EvidenceIncomplete):
         read_statements(path)

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete
@@ -42,6 +44,7 @@ class Alias:
         return self.column.endswith("_time")
 
     @classmethod
+    @lru_cache
     def of(cls, name: str) -> "Alias | None":
         """The meaning of a name in lower case; None for other names."""
         if _CALLS.fullmatch(name):
@@ -63,10 +66,13 @@ def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with the newest version's column names too; up to 12 all times are of execution."""
     row = {str(name).strip().lower(): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
-    named = {alias.column: row[name] for name in row if (alias := Alias.of(name)) is not None}
+    aliases = [(alias, name) for name in row if (alias := Alias.of(name)) is not None]
+    # Of several forms of a column, a sum in the smallest unit is the most exact.
+    aliases.sort(key=lambda pair: (pair[0].per_call, pair[0].factor or inf), reverse=True)
+    named = {alias.column: row[name] for alias, name in aliases}
     named |= {"query": texts[0]} if texts else {}
     named |= {"queryid": row["query_id"]} if "query_id" in row else {}
-    return {**named, **{name.removesuffix("_ms"): value for name, value in row.items()}}
+    return {**named, **{re.sub("_time_ms$", "_time", name): row[name] for name in row}}
 
 
 def in_standard_units(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,22 +88,28 @@ def in_standard_units(row: Mapping[str, Any]) -> dict[str, Any]:
             continue
         is_clock = alias.is_time and ":" in str(value)
         if is_clock or alias.factor != 1.0 or alias.per_call:
-            calls = amount(row.get("calls"), "calls") if alias.per_call else 1
-            converted[alias.column] = _quantity(alias, name, str(value)) * calls
+            calls = amount(row["calls"], "calls") if alias.per_call else 1
+            number = _quantity(alias, name, str(value).strip()) * calls
+            if not alias.is_time:
+                number = replace(number, value=round(number.value))
+            converted[alias.column] = number
     return {**row, **converted}
 
 
 def _quantity(alias: Alias, name: str, text: str) -> Number:
+    """Milliseconds or blocks, by the unit of the value, or else that of the column."""
     if alias.is_time:
-        number = seconds_of(re.sub(r" days? ", " ", text))
-        factor = 1e3 if ":" in text else alias.factor
+        number, factor = seconds_of(re.sub(r" days? ", " ", text)), 1e3
+        has_unit = ":" in text or text.endswith("s")
     else:
-        number = rounded_number(re.sub(r"\bkB\b", "KB", text.replace(" bytes", "B")))
-        factor = alias.factor or 1.0 / BLOCK_BYTES
-        if alias.factor is None and text.strip().isdecimal():
-            hint = f"rename the column to {alias.column} if it counts blocks"
-            raise EvidenceIncomplete(f"{name} has no unit: it may count blocks or bytes", hint)
-    if number is None or factor is None:
+        size = re.sub(r"\bkB\b", "KB", text.replace(" bytes", "B"))
+        number, factor = rounded_number(size), 1.0 / BLOCK_BYTES
+        has_unit = size.endswith("B")
+    if number is None or not (has_unit or text[-1].isdigit()):
         raise ValueError(f"{name} is {text[:40]}, and not a number")
-    exact = number * factor
-    return exact if alias.is_time else replace(exact, value=round(exact.value))
+    if has_unit:
+        return number * factor
+    if alias.factor is None:
+        hint = f"rename the column to {alias.column} if it counts blocks"
+        raise EvidenceIncomplete(f"{name} has no unit: it may count blocks or bytes", hint)
+    return number * alias.factor

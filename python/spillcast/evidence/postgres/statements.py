@@ -154,11 +154,12 @@ def read_rows(path: Path) -> list[StatementRow]:
         named = _with_points([renamed(row) for row in rows_of(text)])
         if not named:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
-        rows = [_with_total(in_standard_units(row)) for row in _of_one_export(named)]
+        rows = list(_of_one_export(named))
         is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
         for name in ("calls", "temp_blks_written", *(TEMP_TIMES * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
+        rows = [_with_total(in_standard_units(row)) for row in rows]
         check_all(held for row in rows for held in _total_checks(row))
         return merged(_without_sums([StatementRow.of(row) for row in rows]))
 
@@ -176,7 +177,8 @@ def _with_total(row: dict[str, Any]) -> dict[str, Any]:
     mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
     if "total_exec_time" in row or mean_ms is None or calls is None:
         return row
-    return {**row, "total_exec_time": amount(mean_ms, "mean_exec_time") * amount(calls, "calls")}
+    mean_ms = mean_ms if isinstance(mean_ms, Number) else amount(mean_ms, "mean_exec_time")
+    return {**row, "total_exec_time": mean_ms * amount(calls, "calls")}
 
 
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -194,7 +196,8 @@ def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
     if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
         return
     mean_ms, total_ms = (_rounded(time) for time in (mean, total))
-    calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
+    calls_words = f"{calls} calls of {mean_ms.value:.10g} ms"
+    total_words = f"a total of {total_ms.value:.10g} ms"
     product = mean_ms * amount(calls, "calls")
     yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
 
