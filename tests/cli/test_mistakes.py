@@ -72,6 +72,10 @@ MISTAKES = {
         ("forecast", "run.spill", "--to", "iops=3000"), "--to iops=3000",
         "do you mean limits:iops=3000,",
     ),
+    "a limit with the colon of other forms": (
+        ("forecast", "run.spill", "--to", "iops:3000"), "--to iops:3000",
+        "do you mean limits:iops=3000,",
+    ),
     "a mount that is not there": (
         ("forecast", "run.spill", "--to", "/nowhere/nvme"), "--to /nowhere/nvme", "a directory",
     ),

@@ -263,8 +263,9 @@ def suggestion(text: str, forms: str) -> str | None:
 def _other_form(text: str) -> str | None:
     """The form for a word with a variant spelling of it, or with only its value."""
     words = (*STORAGE_WORDS, *_KINDS)
-    if text.startswith(("iops=", "throughput=")):
-        return f"limits:{text},latency=0.5ms"
+    limits = text.replace(":", "=", 1)
+    if limits.startswith(("iops=", "throughput=")):
+        return f"limits:{limits},latency=0.5ms"
     if (form := _FORM.fullmatch(text)) and (kinds := near_names(form[1], words)):
         return f"{_KINDS.get(kinds[0], kinds[0])}:{form[2]}"
     if times := _TIMES.fullmatch(text):
