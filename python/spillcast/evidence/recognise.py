@@ -295,7 +295,7 @@ KINDS: Sequence[EvidenceKind] = (
             r"SQL Monitoring Report|SQL Plan Monitoring Details|\| Elapsed \|\s+Cpu\s+\|"
             r"|Global Information\W+Status\s*:",
             "item sql_id exec_id"),
-    _report(5.5, "a report of ASH", "oracle.wait_lists.read_shares",
+    _report(5.5, "a report of ASH", "oracle.sample_shares.read_shares",
             r"ASH Report For|%This\b.{,999}\b(?:EVENT\d?|WAIT_CHAIN)\b|Top User Events"),
     _report(5.25, "a report of AWR or Statspack", "oracle.awr.read",
             r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
@@ -329,7 +329,7 @@ KINDS: Sequence[EvidenceKind] = (
             r'\A(?![\s\S]*"(?:schema|Plan)")(?:\s*\{[\s\S]*elapsed_s|[\s\S]*^elapsed_s\s*=)'),
     _report(3.5, "a plan that counts bytes", "figures.refuse_byte_counts",
             "|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)])),
-    _report(1.6, "counts of ASH samples", "oracle.wait_lists.read_shares",
+    _report(1.6, "counts of ASH samples", "oracle.sample_shares.read_shares",
             rf"{SAMPLE_COUNTS}(?=[\s\S]*^[^\w\n]*direct path (?:read|write) temp\b)"),
     _report(1.5, "waits by event", "oracle.awr.read",
             r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"

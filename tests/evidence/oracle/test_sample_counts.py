@@ -5,7 +5,7 @@ from math import sqrt
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceUnsuited, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.selection import Selection
 
@@ -56,3 +56,43 @@ def test_samples_without_those_on_a_cpu_need_the_time_of_the_run(tmp_path):
 def test_counts_that_may_not_be_of_samples_are_refused(tmp_path, query):
     with pytest.raises(InputError):
         counts_of(tmp_path, query + ROWS.format(cpu="ON CPU"))
+
+
+@cases("last", ["", "sum"])
+def test_a_row_of_the_sum_is_no_event(tmp_path, last):
+    rows = ROWS.format(cpu="ON CPU").replace("\n\n", f"\n{last:30} {773:>10}\n\n")
+    counts = counts_of(tmp_path, QUERY.format(view=VIEW) + rows)
+    assert (counts.elapsed_s, counts.reads.total_ns) == (pytest.approx(773), pytest.approx(418e9))
+
+
+#: Columns that are not, or not only, counts of samples.
+OTHERS = {
+    "count(*)*10": "count(*)*10",
+    "cnt": "count(*) * 10 cnt",
+    "users": "count(distinct session_id) users",
+    "samples": "count(event) samples",
+}
+
+
+@cases("name", OTHERS)
+def test_columns_that_are_no_counts_of_samples_are_refused(tmp_path, name):
+    query = QUERY.format(view=VIEW).replace("count(*)", OTHERS[name])
+    rows = ROWS.format(cpu="ON CPU").replace(f"{'COUNT(*)':>11}", f"{name.upper():>11}")
+    assert name.upper() in rows
+    with pytest.raises(EvidenceDamaged):
+        counts_of(tmp_path, query + rows)
+
+
+@cases("alias", ["samples", "as cnt", '"secs"'])
+def test_an_alias_of_the_count_of_samples_is_its_column(tmp_path, alias):
+    query = QUERY.format(view=VIEW).replace("count(*)", f"count(*) {alias}")
+    name = alias.removeprefix("as ").strip('"').upper()
+    rows = ROWS.format(cpu="ON CPU").replace(f"{'COUNT(*)':>8}", f"{name:>8}")
+    assert counts_of(tmp_path, query + rows).elapsed_s == pytest.approx(773)
+
+
+@cases("count", ["####", "4.18", ""])
+def test_an_unreadable_count_of_waits_for_temp_files_is_refused(tmp_path, count):
+    rows = ROWS.format(cpu="ON CPU").replace("418", f"{count:>3}")
+    with pytest.raises(EvidenceDamaged):
+        counts_of(tmp_path, QUERY.format(view=VIEW) + rows)
