@@ -15,7 +15,7 @@ from harness import only_line, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
 from spillcast._core import check_output
 from spillcast.errors import PathUnusable, WriteFailed
-from spillcast.workspace import whole_file, workspace
+from spillcast.workspace import undone_by, whole_file, workspace
 
 
 @pytest.fixture
@@ -31,6 +31,32 @@ def test_a_folder_goes_also_if_the_process_that_removes_it_was_killed(tmp_path):
         (janitor,) = set(children.read_text().split()) - set(before)
         os.kill(int(janitor), signal.SIGKILL)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("word", ['it\'s "a"', "a\nb", " -n $HOME `pwd` *", "a\\nb", "\udcff"])
+def test_the_shell_that_undoes_a_block_gets_its_words_as_they_are(word, tmp_path):
+    with undone_by('printf %s "$1" > "$2"/word', "test", word, tmp_path):
+        pass
+    assert (tmp_path / "word").read_bytes() == os.fsencode(word)
+
+
+@pytest.mark.parametrize("path", ["", "/nowhere"])
+def test_a_folder_goes_also_without_programs_on_the_path(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", path)
+    with workspace(tmp_path) as folder:
+        (folder / "file").write_text("text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_an_interrupted_block_waits_for_servers(tmp_path):
+    """A short block ends before the shell has started."""
+    script = 'printf "%s" "${ended:-interrupted}" > "$1"'
+    with undone_by(script, "test", tmp_path / "whole"):
+        pass
+    with suppress(KeyError), undone_by(script, "test", tmp_path / "interrupted"):
+        raise KeyError
+    texts = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert texts == {"whole": "1", "interrupted": "interrupted"}
 
 
 def test_a_file_is_replaced_only_by_a_complete_one(tmp_path):

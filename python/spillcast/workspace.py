@@ -16,7 +16,10 @@ from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable, WriteF
 from spillcast.text import shell_word
 
 #: Waits for a line, or until the other end of the pipe closes, as after an error or a kill.
-_AFTER = 'ended=; trap "" INT TERM HUP QUIT; read -r line && ended=1\n'
+_AFTER = """
+PATH=/usr/bin:/bin:$PATH ended=
+trap "" INT TERM HUP QUIT; read -r line && ended=1
+"""
 #: After an error or a kill, servers, which work in the directory, end first: without their files
 #: they could not release shared memory. Then retries, as mounts may take time to end.
 _JANITOR = """
@@ -50,28 +53,29 @@ def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
     """A shell that runs ``script`` after the block, also if this process is killed.
 
     Its arguments are ``words``, and lists of processes show it as ``name``. The block waits for its
-    end. The script is not in its command line, so that ``pkill -f`` of a path or of spillcast
-    leaves it.
+    end. Its commands are in the environment, not in its command line, so that ``pkill -f`` of a
+    path or of spillcast leaves it.
     """
-    shell = subprocess.Popen(["sh", "-s", name], stdin=subprocess.PIPE, start_new_session=True)
-    assert shell.stdin is not None
-    pipe = shell.stdin.fileno()
+    commands = f"set -- {shlex.join(map(str, words))}\n{_AFTER}{script}"
+    shell = ["/bin/sh", "-c", 'eval "$UNDO"', name]
+    environment = {**os.environ, "UNDO": commands}
+    process = subprocess.Popen(
+        shell, stdin=subprocess.PIPE, env=environment, start_new_session=True
+    )
+    assert process.stdin is not None
+    pipe = process.stdin.fileno()
     _not_for_forks.add(pipe)
-    # A shell reads a group to its end before it runs it.
-    group = os.fsencode(f"{{ set -- {shlex.join(map(str, words))}\n{_AFTER}{script}\n}}\n")
     try:
-        shell.stdin.write(group)
-        shell.stdin.flush()
         yield
         # The block was not interrupted.
-        shell.stdin.write(b"\n")
+        process.stdin.write(b"\n")
     finally:
         _not_for_forks.discard(pipe)
         with suppress(BrokenPipeError):
-            shell.stdin.close()
-        if shell.wait() < 0:
+            process.stdin.close()
+        if process.wait() < 0:
             # It was killed before it ran the script.
-            subprocess.run(["sh", "-s", name], input=group)
+            subprocess.run(shell, stdin=subprocess.DEVNULL, env=environment)
 
 
 #: Descriptors whose last copy must close with this process.

@@ -1,6 +1,7 @@
 """A mount behaves like the requested storage: the figures it accepts and reproduces."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -282,3 +283,33 @@ def test_a_fork_that_uses_the_mount_ends_with_the_process_that_serves_it(tmp_pat
         process.kill()
     until(lambda: not is_mounted(tmp_path / "mountpoint"), "the mount to go")
     until(lambda: not forked.exists(), "the fork to end")
+
+
+#: A process that holds a mount, and prints the guard of the mount.
+HELD = """
+import os, sys, time
+from pathlib import Path
+from spillcast.storage.emulation import emulate
+from spillcast.storage.model import fixed_behaviour
+mountpoint, backing = map(Path, sys.argv[1:])
+with emulate(fixed_behaviour(1e-3, 1e-3), mountpoint, backing):
+    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split():
+        if Path("/proc", pid, "comm").read_text() == "spillcast-guard\\n":
+            print(pid, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_mount_goes_also_if_its_guard_is_killed_with_the_process(tmp_path):
+    """The path has characters that the list of mounts escapes."""
+    skip_without_fuse()
+    (mountpoint := tmp_path / "mount \\ point").mkdir()
+    listed = str(mountpoint).replace("\\", r"\134").replace(" ", r"\040")
+    (backing := tmp_path / "backing").mkdir()
+    command = [sys.executable, "-c", HELD, mountpoint, backing]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        guard = int(process.stdout.readline())
+        assert is_mounted(listed)
+        os.kill(guard, signal.SIGKILL)
+        process.kill()
+    until(lambda: not is_mounted(listed), "the mount to go")

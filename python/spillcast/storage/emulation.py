@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -26,7 +27,7 @@ from spillcast.workspace import kept_from_forks, undone_by
 #: the core was faster, but it runs that process's program, and what ended one may have ended both.
 _UNMOUNT = """
 exec 2>/dev/null
-grep -qF -e "spillcast $1 fuse" /proc/self/mounts && ! stat -- "$1" >/dev/null &&
+grep -qF -e "spillcast $2 fuse" /proc/self/mounts && ! stat -- "$1" >/dev/null &&
     { umount -l -- "$1" || fusermount3 -u -z -- "$1"; }
 """
 EMULATION_SCHEMA = "spillcast.emulation/1"
@@ -143,7 +144,9 @@ def emulate(
     once if this process is killed. This process must not use the mount: if killed during an
     operation, it would hang. InputError for an unusable directory, SpillcastError without FUSE.
     """
-    with undone_by(_UNMOUNT, "guard", os.path.realpath(mountpoint)):
+    path = os.path.realpath(mountpoint)
+    listed = re.sub(r"[ \t\n\\]", lambda character: f"\\{ord(character[0]):03o}", path)
+    with undone_by(_UNMOUNT, "guard", path, listed):
         try:
             mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
         except ValueError as error:
