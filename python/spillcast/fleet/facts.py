@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from spillcast import _core
@@ -32,7 +33,6 @@ from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.tabular import records
-from spillcast.workspace import workspace
 
 #: Patterns of database, instance, host and day in the header of a trace. All instances of a
 #: database share the first: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
@@ -283,21 +283,22 @@ def _statement(path: Path, kind: str) -> str:
 
 @contextmanager
 def unpacked(
-    row: Mapping[str, Any], selection: Selection
+    row: Mapping[str, Any], selection: Selection, workdir: Path
 ) -> Iterator[Recording | Counts | Application]:
     """The recording, the counts or the application in a row. Refusal as in ``read_plan``."""
     name = row["name"]
-    with workspace(private=True) as folder:
-        path = folder / name
+    with TemporaryDirectory(dir=workdir) as folder:
+        path = Path(folder) / name
         is_file = row["kind"] == PLAN
         with reading(name), zipfile.ZipFile(io.BytesIO(row["evidence"])) as archive:
-            if Path(name).name != name or row["kind"] not in (RECORDING, PLAN, APPLICATION):
+            is_name = Path(name).name == name and name not in ("", "..")
+            if not is_name or row["kind"] not in (RECORDING, PLAN, APPLICATION):
                 raise damaged(f"no {RECORDING}, {PLAN} or {APPLICATION} of that name")
             max_bytes = _LOG_BYTES_MAX if row["kind"] == APPLICATION else _BYTES_MAX
             if sum(file.file_size for file in archive.infolist()) > max_bytes:
                 raise damaged(f"more than {max_bytes >> 20} MiB of evidence")
             is_file = is_file or archive.namelist() == [name]
-            archive.extractall(folder if is_file else path)
+            archive.extractall(path.parent if is_file else path)
         if row["kind"] == APPLICATION:
             yield read_application(path)
         else:

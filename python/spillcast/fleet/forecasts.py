@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
 from pathlib import Path
-from tempfile import gettempdir
 from typing import Any
 from urllib.parse import unquote
 
@@ -70,6 +69,7 @@ from spillcast.storage.target import resolve
 from spillcast.tables import ParquetTable
 from spillcast.tabular import records
 from spillcast.text import sql_literal
+from spillcast.workspace import workspace
 
 Rows = list[dict[str, Any]]
 #: The values that these columns of facts may have.
@@ -363,7 +363,10 @@ def forecasts_of(
     if dataset.parts(FACTS_FOLDER):
         with duckdb.connect() as connection:
             yield from _of_facts(FactQueries(dataset, connection, clashes), to, question)
-    runs = [(row["source"], _of_run(row, to, question, clashes)) for row in _runs(dataset)]
+    with workspace(private=True) as workdir:
+        runs = [
+            (row["source"], _of_run(row, to, question, clashes, workdir)) for row in _runs(dataset)
+        ]
     for _, forecast in sorted(runs, key=itemgetter(0)):
         yield forecast
     for chain in chains(snapshots):
@@ -421,7 +424,7 @@ def _facts_target(to: str) -> EventTarget | str:
 
 
 def _of_run(
-    row: Mapping[str, Any], to: str, question: Question, clashes: Collection[str]
+    row: Mapping[str, Any], to: str, question: Question, clashes: Collection[str], workdir: Path
 ) -> StatementForecast:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
     database = row["database"]
@@ -429,7 +432,7 @@ def _of_run(
         database = f"{database}@{row['host']}"
     part = StatementForecast(database=database, sql=row["sql_id"], kind=row["kind"])
     try:
-        with unpacked(row, question.selection) as evidence:
+        with unpacked(row, question.selection, workdir) as evidence:
             part = replace(part, elapsed_s=evidence.elapsed_s)
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
@@ -443,7 +446,7 @@ def _of_run(
         raise
     except (InputError, Refusal) as error:
         # The name of the folder into which it was unpacked is random.
-        folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
+        folder = re.escape(f"{workdir}/") + "[^/]+/"
         refused = re.sub(folder, "", error.message)
         part = replace(part, refused=refused, spills=not isinstance(error, NoTempIo | NotSpilled))
     return replace(part, day_us={row["day"]: round(1e6 * part.temp_s)})
