@@ -123,6 +123,12 @@ def test_values_of_secret_variables_are_removed_everywhere(monkeypatch):
     assert masked_text(f"say {SECRET}") == "say ***"
 
 
+def test_the_value_of_a_secret_that_is_set_later_is_removed_from_a_repeated_text(monkeypatch):
+    assert masked_text(f"repeat {SECRET}") == f"repeat {SECRET}"
+    monkeypatch.setenv("PGPASSWORD", SECRET)
+    assert masked_text(f"repeat {SECRET}") == "repeat ***"
+
+
 @cases("part", ["://a:", ":thin:", "a/", "--a-", "password '", "pgp_x(", "mysql -p ", "-", "eyJ."])
 def test_a_long_text_takes_linear_time(part):
     """For a text of this length, quadratic work would not end within the suite."""

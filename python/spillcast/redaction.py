@@ -84,6 +84,8 @@ _SHORT = re.compile(
 #: Environment values that are masked by value; shorter ones and words are too ambiguous.
 _VALUE = re.compile(r"(?![a-z]+$|[/~.])\S{6,}")
 _VARIABLE = re.compile(rf"\w*{_NAME}", re.IGNORECASE)
+#: The maximum length of a text that is kept in memory in case it is repeated.
+_REPEATED_MAX = 1 << 14
 
 
 def masked_arguments(arguments: Sequence[str]) -> list[str]:
@@ -100,11 +102,20 @@ def masked_arguments(arguments: Sequence[str]) -> list[str]:
     return masked_text(_BETWEEN.join(hidden)).split(_BETWEEN) if hidden else []
 
 
-@lru_cache  # A log repeats statements.
 def masked_text(text: str) -> str:
     """A statement, or any other text, with secrets masked."""
     if not text:
         return text
+    mask = _masked_by_form if len(text) <= _REPEATED_MAX else _masked_by_form.__wrapped__
+    text = mask(text)
+    for name, value in os.environ.items():
+        if value in text and _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
+            text = text.replace(value, MASK)
+    return text
+
+
+@lru_cache  # A log repeats statements.
+def _masked_by_form(text: str) -> str:
     text = re.sub(_ADDRESS, rf"\1\2{MASK}@", text)
     for pattern in _EVERYWHERE:
         text = pattern.sub(_masked, text)
@@ -112,9 +123,6 @@ def masked_text(text: str) -> str:
         text = _SHORT_OF_CLIENTS.sub(_masked, text)
     if _ORACLE_CLIENTS.search(text):
         text = _LOGON.sub(_masked, text)
-    for name, value in os.environ.items():
-        if value in text and _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
-            text = text.replace(value, MASK)
     return text
 
 
