@@ -1,7 +1,9 @@
 """The savings of a fleet: the forecasts that ``spillcast forecast`` makes, and their sums."""
 
+import io
 import itertools
 import json
+import zipfile
 
 import pytest
 
@@ -12,7 +14,10 @@ from harness import completed, json_of, only_line, spillcast
 from oracle_files import make_example
 from snapshot_files import Server
 from spark_logs import text, two_stages, zstd
+from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.selection import Selection
 from spillcast.fleet import FleetStatement
+from spillcast.fleet.facts import unpacked
 from spillcast.fleet.fleet import fleet, statements_for_most
 from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
@@ -112,6 +117,17 @@ def test_a_reason_names_the_recording_and_no_internal_folder(tmp_path):
     # It is listed, but does not count as spilling.
     assert not row["spills"]
     assert [database["statements"] for database in document["databases"]] == [0]
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "/x"])
+def test_a_row_is_not_unpacked_outside_of_its_folder(name, tmp_path):
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("meta.json", "{}")
+    row = {"name": name, "kind": "recording", "evidence": content.getvalue()}
+    with pytest.raises(EvidenceDamaged), unpacked(row, Selection(), tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_middle_of_an_unknown_time_is_not_a_saving(tmp_path):
