@@ -1,5 +1,7 @@
 """Rows of pg_stat_statements whose columns have other names or units, or no identifier."""
 
+import json
+
 import pytest
 
 from cases import cases
@@ -217,3 +219,19 @@ def test_figures_without_a_unit_or_calls_or_rounded_by_half_are_refused(tmp_path
     path.write_text(f"query,{columns}\nselect a,{values}\n")
     with pytest.raises(EvidenceIncomplete):
         read_statements(path)
+
+
+def test_a_rounded_time_is_replaced_by_the_time_of_the_run(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text(
+        "query,calls,total_min,temp_blks_read,temp_blks_written\nselect a,20,1,64,128\n"
+    )
+    assert read_statements(path, Selection(elapsed_s=3.0)).elapsed_s == 3.0
+
+
+def test_other_names_of_columns_are_read_in_a_data_frame(statements_of):
+    heading, values = next(iter(UNITS.items()))
+    cells = zip(heading.split(","), values.split(","), strict=True)
+    frame = {"query": {"0": "select a"}} | {name: {"0": float(cell)} for name, cell in cells}
+    counts = statements_of(json.dumps(frame))
+    assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (1.6, 3200, 6400)

@@ -43,7 +43,7 @@ EXPORTED_COLUMNS = re.compile(
     r"|^(?=.*\bsample_time\b).*\bsession_(?:id|state)\b",
     re.IGNORECASE,
 )
-_KNOWN_NAMES = ("temp_blks_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
+_KNOWN_NAMES = ("temp_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
 #: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"

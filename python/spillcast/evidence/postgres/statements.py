@@ -45,8 +45,8 @@ from spillcast.redaction import masked_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Columns that a forecast needs but a ranking does not; --elapsed replaces the last.
-_OF_FORECASTS = ("temp_blks_read", "total_exec_time")
+#: Columns that a forecast needs, and a ranking only in part; --elapsed replaces the last.
+_OF_FORECASTS = ("temp_blks_read", "temp_blks_written", "total_exec_time")
 #: The largest width of a rounded figure, relative to it.
 _ROUNDING_MAX = 0.1
 TEMP_TIMES = ("temp_blk_read_time", "temp_blk_write_time")
@@ -250,7 +250,7 @@ def merged(rows: Iterable[StatementRow]) -> list[StatementRow]:
 
 def _missing(values: Mapping[str, Any]) -> str | None:
     """A column that a forecast needs but that is absent, or that a query rounded."""
-    for name in (*_OF_FORECASTS, "temp_blks_written"):
+    for name in _OF_FORECASTS:
         value = values.get(name)
         if isinstance(value, Number) and value.value and value.spread > _ROUNDING_MAX:
             return f"exact {name}"
@@ -357,7 +357,7 @@ def counts_of_row(
 
 
 def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
-    if row.missing and not (elapsed_s and row.missing == _OF_FORECASTS[-1]):
+    if row.missing and not (elapsed_s and row.missing.endswith(_OF_FORECASTS[-1])):
         raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", HINT)
     return elapsed_s or row.elapsed_s / row.calls
 
