@@ -2,8 +2,9 @@
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,10 @@ _INSTEAD = f"{_RECORD}; or, with MariaDB, {HINT}"
 #: The number of runs that sql/filesort.cc merges at once, and its maximum in the last pass.
 MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
+#: The most buffers that RUNS_MAX runs or fewer write for each merge; a single merge writes 30.
+BUFFERS_OF_A_MERGE_MAX = 43
+#: A write is this buffer of a file; a read fills a share of the sort's buffer, at most one of two.
+CACHE_BYTES = 64 << 10
 #: Rows in the buffer have a pointer that is not written and is at most as large as the row.
 WRITTEN_MIN = 0.5
 #: Neither sorts of a UNION's result nor temp files of distinct values are in a plan.
@@ -37,44 +42,66 @@ PAGE_S = 1e-6
 
 @dataclass(frozen=True)
 class Sort:
-    """A filesort that merged runs from disk in each of its ``loops``, ``passes`` times in each."""
+    """A filesort that merged runs from disk."""
 
     loops: int
+    #: The mean of the loops, rounded: 0 if few of them merged.
     passes: int
     buffer_bytes: int
+    #: Whether it ends at a LIMIT, as do its merges.
+    limited: bool
     #: Of all loops, without the time to read the rows.
     elapsed_s: float
 
     @property
     def runs(self) -> tuple[int, int]:
         """The smallest and the largest number of runs that need this number of merges."""
-        numbers = range(2, RUNS_MAX)
-        first, end = (
-            bisect(numbers, self.passes, key=lambda runs: merges(runs)[0])
-            for bisect in (bisect_left, bisect_right)
-        )
-        return (numbers[first], numbers[end - 1]) if first < end else (2, RUNS_MAX)
+        fewer, most = (_runs_merged_by(self.passes, by) for by in (bisect_left, bisect_right))
+        return (fewer + 1, most) if fewer < most else (2, RUNS_MAX)
 
-    def moved(self, *, upper: bool) -> tuple[float, int]:
+    def moved(self, *, upper: bool) -> tuple[float, float]:
         """The least or the most operations and bytes that it wrote; it read the same amount."""
-        lowest, highest = self.runs
-        size_bytes = highest * self.buffer_bytes
-        if not upper:
-            size_bytes = round(WRITTEN_MIN * (lowest - 1) * self.buffer_bytes)
-        # The last merge writes its result: all of it, or as little as a pointer to each row.
-        times = 1 + merges(highest if upper else lowest)[1] + upper
-        operation_bytes = self.buffer_bytes / (MERGED_LAST if upper else MERGED)
-        total_bytes = max(times * size_bytes * self.loops, 1)
-        return total_bytes / operation_bytes, total_bytes
+        buffers = self._most_buffers() if upper else WRITTEN_MIN * self._least_buffers()
+        total_bytes = max(buffers * self.buffer_bytes, 1)
+        if upper:
+            return total_bytes / min(CACHE_BYTES, self.buffer_bytes / MERGED_LAST), total_bytes
+        return total_bytes / max(CACHE_BYTES, self.buffer_bytes / 2), total_bytes
+
+    def _most_buffers(self) -> float:
+        """The most buffers that it wrote; of several loops, one may have done all merges."""
+        if self.loops > 1:
+            return BUFFERS_OF_A_MERGE_MAX * (self.passes + 0.5) * self.loops
+        highest = self.runs[1]
+        return highest * (2 + merges(highest)[1])
+
+    def _least_buffers(self) -> float:
+        """The fewest full buffers that it wrote; of several loops, each may have merged once."""
+        lowest = self.runs[0]
+        # The last merge may write as little as a pointer to each row.
+        least = (lowest - 1) * (1 + merges(lowest)[1])
+        if self.loops > 1:
+            least = max(1, ceil((self.passes - 0.5) * self.loops))
+        # With a LIMIT, merges read little more than the beginning of each run.
+        return min(least, lowest - 1) / MERGED_LAST if self.limited else least
 
     @property
     def fix(self) -> str:
         """A sentence with a sort_buffer_size that needs no merge."""
-        enough_mib = (self.runs[1] + 1) * self.buffer_bytes // (1 << 20) + 1
+        merged, most = f"{self.passes:,} times", self.runs[1]
+        if self.loops > 1:
+            merged = f"in some of {self.loops:,} loops"
+            # One loop may have done all merges.
+            most = _runs_merged_by(int((self.passes + 0.5) * self.loops), bisect_right)
+        enough_mib = (most + 1) * self.buffer_bytes // (1 << 20) + 1
         return (
-            f"a sort merged runs {self.passes:,} times with {format_bytes(self.buffer_bytes)}: it "
+            f"a sort merged runs {merged} with {format_bytes(self.buffer_bytes)}: it "
             f"stays in memory with sort_buffer_size = {enough_mib}M or less"
         )
+
+
+def _runs_merged_by(passes: int, bisect: Callable[..., int]) -> int:
+    """The largest number of runs that need at most so many merges; by ``bisect_left``, fewer."""
+    return 1 + bisect(range(2, RUNS_MAX), passes, key=lambda runs: merges(runs)[0])
 
 
 def merges(runs: int) -> tuple[int, int]:
@@ -205,8 +232,9 @@ def _nodes(
 
 def _sort(node: Mapping[str, Any]) -> Sort | None:
     """A sort that merged runs; None for a sort that fitted its buffer."""
-    passes = round(_number(node, "r_sort_passes"))
-    if not passes:
+    passes, loops = (round(_number(node, name)) for name in ("r_sort_passes", "r_loops"))
+    loops = max(1, loops)
+    if "r_sort_passes" not in node or (loops == 1 and not passes):
         return None
     buffer = node.get("r_buffer_size")
     if not isinstance(buffer, str) or not buffer[:1].isdigit():
@@ -218,8 +246,7 @@ def _sort(node: Mapping[str, Any]) -> Sort | None:
     )
     total_ms = _number(node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
-    loops = max(1, round(_number(node, "r_loops")))
-    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
+    return Sort(loops, passes, buffer_bytes, "r_limit" in node, spent_ms / 1e3)
 
 
 def _number(node: Mapping[str, Any], name: str) -> float:
