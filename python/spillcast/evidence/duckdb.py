@@ -66,7 +66,7 @@ class DuckDBMetrics:
     peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
     #: A lower bound of the bytes written to them: some threads do not count theirs.
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
-    #: The same since DuckDB 2, of all files: those of tables are included.
+    #: Bytes read and written since DuckDB 2, of temp files and of tables.
     read_bytes: int = key("", unit="bytes", default=0, optional=True)
     written_bytes: int = key("", unit="bytes", default=0, optional=True)
     #: Whether it sorts, in DuckDB 1.

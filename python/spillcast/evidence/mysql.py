@@ -100,7 +100,7 @@ class Sort:
 
 
 def _runs_merged_by(passes: int, bisect: Callable[..., int]) -> int:
-    """The largest number of runs that need at most so many merges; by ``bisect_left``, fewer."""
+    """The most runs that ``passes`` merges suffice for; with ``bisect_left``, fewer merges."""
     return 1 + bisect(range(2, RUNS_MAX), passes, key=lambda runs: merges(runs)[0])
 
 
