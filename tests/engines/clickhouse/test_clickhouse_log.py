@@ -209,6 +209,17 @@ def test_written_parts_without_bytes_are_an_incomplete_spill(tmp_path):
         read_figures([path])
 
 
+def test_a_grace_hash_join_that_opens_files_and_writes_nothing_does_not_spill(tmp_path):
+    """ClickHouse in chdb 4.4.0; by /proc/PID/io, it wrote 1 byte."""
+    events = {"Query": "1", "ExternalProcessingFilesTotal": "2", "ExternalJoinWritePart": "2"}
+    row = {"query_duration_ms": "220", "query": "select 1", "ProfileEvents": events}
+    with pytest.raises(NoTempIo):
+        read_figures([log_in(tmp_path, row)])
+    some = {f"ProfileEvents['{name}']": value for name, value in list(events.items())[1:]}
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([log_in(tmp_path, {**row, "ProfileEvents": None} | some)])
+
+
 def test_exports_without_needed_values_are_refused(tmp_path):
     without = {name: value for name, value in OLD.items() if "Profile" not in name}
     with pytest.raises(EvidenceIncomplete):
