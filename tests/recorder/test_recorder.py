@@ -273,3 +273,20 @@ def test_a_killed_emulation_leaves_no_files(tmp_path):
         running.kill()
     until(lambda: not list(files.iterdir()), "the files to go")
     until(lambda: str(mountpoint) not in Path("/proc/self/mounts").read_text(), "the mount to go")
+
+
+def test_two_emulations_run_at_the_same_time(tmp_path):
+    def words(name):
+        (tmp_path / name).mkdir()
+        return [program(), "emulate", tmp_path / name, "--read", "1ms"]
+
+    files = tmp_path / "files"
+    files.mkdir()
+    environment = {**os.environ, "TMPDIR": str(files)}
+    with subprocess.Popen(words("first"), stderr=subprocess.PIPE, env=environment) as running:
+        if b"mounted" not in running.stderr.readline():
+            pytest.skip("FUSE does not work here")
+        second = [*words("second"), "--", "touch", tmp_path / "second" / "file"]
+        assert subprocess.run(second, capture_output=True, env=environment).returncode == 0
+        running.terminate()
+    assert list(files.iterdir()) == []

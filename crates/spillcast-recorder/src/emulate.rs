@@ -38,7 +38,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     // The files are removed at the end, however it comes.
     let temporary = match given {
         Some(_) => None,
-        None => Some(PartialFolder::new(&std::env::temp_dir().join("spillcast-recorder"))?),
+        None => Some(PartialFolder::temporary(&std::env::temp_dir().join("spillcast-recorder"))?),
     };
     let backing = given.as_deref().or(temporary.as_ref().map(|folder| folder.path.as_path()));
     let backing = backing.expect("one of them");

@@ -69,6 +69,11 @@ impl PartialFolder {
     pub fn new(path: &Path) -> Outcome<PartialFolder> {
         let _creation = creation_lock(parent_of(path)?);
         remove_left(path)?;
+        PartialFolder::temporary(path)
+    }
+
+    /// Any number of processes may have a folder of that name.
+    pub fn temporary(path: &Path) -> Outcome<PartialFolder> {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         let number = getrandom::u32().unwrap_or_else(|_| std::process::id());
         name.push(format!(".{number:08x}.partial"));
