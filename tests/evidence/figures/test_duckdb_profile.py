@@ -9,7 +9,13 @@ import pytest
 
 from cases import cases, nightly
 from harness import only_line, spillcast
-from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceIncomplete, InputError
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.selection import Selection
 from spillcast.recording import Recording
@@ -216,6 +222,23 @@ def test_a_query_that_does_not_spill(tmp_path):
     subprocess.run(command(tmp_path, SORT, "2GB"), check=True)
     result = spillcast("forecast", tmp_path / "profile.json", "--to", "latency:1ms")
     assert "does not spill" in only_line(result, 2)
+
+
+def test_a_window_that_may_have_spilled_between_samples_is_refused(tmp_path):
+    """DuckDB 2.0.0: a window that wrote 4.6 MB by /proc/PID/io, and had these metrics."""
+    metrics = {"peak_temp_dir_size": 0}
+    files = {"total_bytes_read": 0, "total_bytes_written": 0}
+    groups = {"query": {"total_time": 1.0}, "system": metrics, "io": files}
+    (path := tmp_path / "profile.json").write_text(
+        json.dumps({**groups, "operator": [{"type": "WINDOW"}]})
+    )
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([path])
+    # DuckDB 2.0.1 counts what a window wrote.
+    metrics["total_bytes_spilled"] = 0
+    path.write_text(json.dumps({**groups, "operator": [{"type": "WINDOW"}]}))
+    with pytest.raises(NoTempIo):
+        read_figures([path])
 
 
 def test_check_takes_the_elapsed_time_of_a_profile(tmp_path):
