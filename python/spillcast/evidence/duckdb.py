@@ -88,16 +88,14 @@ def read(path: Path, selection: Selection) -> Counts:
     peak = profile.peak_temp_dir_size or profile.system_peak_temp_dir_size or 0
     spilled, written = profile.total_bytes_spilled, profile.written_bytes
     if not (peak or (written if spilled is None else spilled)):
+        doubt, remedy = "", _HINT
         if spilled is None and profile.unsampled:
-            raise EvidenceIncomplete(
-                "the temp files were empty whenever an operator returned, but a window or another "
-                "sort may have spilled meanwhile",
-                f"DuckDB 2.0.1 and newer count it in total_bytes_spilled; {_HINT}",
-            )
+            doubt = "; a window or another sort may have spilled meanwhile"
+            remedy = f"DuckDB 2.0.1 and newer count it in total_bytes_spilled; {_HINT}"
         raise NoTempIo(
             "this query does not spill, as far as its profile shows: whenever an operator "
-            "returned, the temp files were empty",
-            _HINT,
+            f"returned, the temp files were empty{doubt}",
+            remedy,
         )
     # The peak includes tables in memory that earlier queries moved to disk.
     lower = max(SMALLEST_BYTES, min(written, peak) if spilled is None else spilled)
