@@ -84,6 +84,8 @@ _not_for_forks = set[int]()
 
 def _let_go() -> None:
     """Let a fork hold none of them, so that it does not hide the end of this process."""
+    if not _not_for_forks:
+        return
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in _not_for_forks:
         os.dup2(null, descriptor, inheritable=False)
