@@ -25,10 +25,14 @@ from spillcast.workspace import kept_from_forks, undone_by
 
 #: Detaches a mount whose process was killed: every access to it fails. Usually the mount's guard in
 #: the core was faster, but it runs that process's program, and what ended one may have ended both.
+#: While the guard lives, the kernel may still answer from its cache.
 _UNMOUNT = """
 exec 2>/dev/null
-grep -qF -e "spillcast $2 fuse" /proc/self/mounts && ! stat -- "$1" >/dev/null &&
-    { umount -l -- "$1" || fusermount3 -u -z -- "$1"; }
+n=0; while [ -z "$ended" ] && [ $n -lt 100 ] &&
+    grep -qF -e "spillcast $2 fuse" /proc/self/mounts; do
+    stat -- "$1" >/dev/null || umount -l -- "$1" || fusermount3 -u -z -- "$1"
+    n=$((n+1)); sleep 0.1
+done
 """
 EMULATION_SCHEMA = "spillcast.emulation/1"
 #: Operations that are late by over 10 % cause a warning above this share.
