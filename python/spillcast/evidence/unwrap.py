@@ -199,6 +199,7 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         return [_BARRED_NUMBER.sub("", line) for line in unframed]
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
+    rules = list(filter(tables.is_rule, full))
     for pattern in _PREFIXES:
         # A bar after a number belongs to a table whose rule has no number, or whose lines all end
         # with a bar.
@@ -206,7 +207,7 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         if is_barred and all(line.rstrip().endswith("|") for line in full):
             continue
         is_number = is_barred or pattern is _NUMBERED
-        if is_number and any(tables.is_rule(line) and not pattern.match(line) for line in full):
+        if is_number and not all(map(pattern.match, rules)):
             continue
         # After a line with a name and a bar, a bar continues a value.
         if pattern is _BAR and any(map(_NAME_AND_BAR.match, full)):
