@@ -123,6 +123,16 @@ def written(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+class PrintedDocument:
+    """A dataclass that ``--json`` prints with the name of its schema."""
+
+    SCHEMA: typing.ClassVar[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": self.SCHEMA, **written(self)}
+
+
 def as_text(text: str) -> str:
     """A name from the system as text; invalid UTF-8, which JSON cannot hold, is replaced."""
     if text.isascii():

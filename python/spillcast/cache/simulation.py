@@ -8,7 +8,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.cache.evidence import Requests
-from spillcast.document import key, written
+from spillcast.document import PrintedDocument, key
 from spillcast.errors import (
     ChoiceUnknown,
     EvidenceIncomplete,
@@ -349,9 +349,6 @@ def curve(
     return Curve(core_curve, requests.line_bytes, share)
 
 
-CACHE_SCHEMA = "spillcast.cache/1"
-
-
 @dataclass(frozen=True, kw_only=True)
 class MissCurve:
     """Missed reads of the last run, by the size of an LRU cache."""
@@ -375,17 +372,15 @@ class MissCurve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CacheResult:
+class CacheResult(PrintedDocument):
     """The document of ``spillcast cache --json``."""
+
+    SCHEMA = "spillcast.cache/1"
 
     line_bytes: int = key("size of a cache line", unit="bytes", example=65536)
     cache: Cache | None = key("the requested cache; null without `--size`")
     curve: MissCurve = key("of LRU caches of all sizes")
     warnings: Sequence[str] = key("texts of the warnings", example=[])
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        return {"schema": CACHE_SCHEMA, **written(self)}
 
 
 def cache_result(cache: Cache | None, curve: Curve, notes: Sequence[str]) -> CacheResult:

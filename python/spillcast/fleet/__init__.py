@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from spillcast.document import key, written
+from spillcast.document import PrintedDocument, key
 
-FLEET_SCHEMA, INGEST_SCHEMA = "spillcast.fleet/1", "spillcast.ingest/1"
+INGEST_SCHEMA = "spillcast.ingest/1"
 Interval = tuple[float, float]
 
 
@@ -77,8 +77,10 @@ class DayRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fleet:
+class Fleet(PrintedDocument):
     """The result for a fleet, in descending order of savings."""
+
+    SCHEMA = "spillcast.fleet/1"
 
     dataset: str = key("where it is", example="fleet")
     target: str = key("storage of `--to`", example="latency:150us")
@@ -104,10 +106,6 @@ class Fleet:
     databases: Sequence[DatabaseRow] = key("in the order of statements")
     days: Sequence[DayRow] = key("by date")
     warnings: Sequence[str] = key("texts of the warnings", example=[])
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that docs/schema.md describes."""
-        return {"schema": FLEET_SCHEMA, **written(self)}
 
 
 @dataclass

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spillcast.columns import TEXT, fields_of
-from spillcast.document import internal, key, later, written
+from spillcast.document import PrintedDocument, internal, key, later
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.caveat import Caveat
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 
-FORECAST_SCHEMA = "spillcast.forecast/1"
 #: The term of calls that create, resize, sync, remove or look up temp files.
 CHANGES = "other calls on temp files"
 #: The name of the target that no storage is faster than.
@@ -243,9 +242,10 @@ class WithoutSpills:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Forecast(Tabular):
+class Forecast(PrintedDocument, Tabular):
     """Elapsed time on a target. The numbers are None if the evidence does not allow a forecast."""
 
+    SCHEMA = "spillcast.forecast/1"
     target: str
     baseline_s: float
     forecast_s: float | None
@@ -473,7 +473,7 @@ class Forecast(Tabular):
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         shares = {"speedup": self.speedup, "ceiling_share": self.ceiling_share}
-        return {"schema": FORECAST_SCHEMA, **written(self), **shares}
+        return super().to_json() | shares
 
 
 TERM_COLUMNS = (

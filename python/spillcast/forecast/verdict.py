@@ -9,7 +9,6 @@ from spillcast.forecast.binding import NEGLIGIBLE
 from spillcast.forecast.result import (
     CHANGES,
     DATA_READS,
-    FORECAST_SCHEMA,
     NOTABLE_SHARE,
     PROBLEM_SHARE,
     RECORDING,
@@ -388,14 +387,14 @@ def forecasts_document(forecasts: Sequence[Forecast]) -> dict[str, Any]:
     if len(forecasts) == 1:
         return forecasts[0].to_json() | answer
     targets = [forecast.to_json() for forecast in forecasts]
-    return {"schema": FORECAST_SCHEMA, **answer, "targets": targets}
+    return {"schema": Forecast.SCHEMA, **answer, "targets": targets}
 
 
 def refusal_document(refusal: Refusal) -> dict[str, Any]:
     """The document for evidence that allows no forecast and has no elapsed time."""
     answer = Verdict("none", [f"No forecast: {refusal.message}."], None, None, [])
     return {
-        "schema": FORECAST_SCHEMA,
+        "schema": Forecast.SCHEMA,
         "verdict": answer.to_json(),
         "targets": [],
         "refused": refusal.message,

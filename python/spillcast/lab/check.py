@@ -22,7 +22,7 @@ from spillcast.evidence.postgres.statements import executed_statement
 from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import FORECAST_SCHEMA, RUN_QUEUE, ZERO_LATENCY
+from spillcast.forecast.result import RUN_QUEUE, ZERO_LATENCY
 from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import (
     Case,
@@ -224,7 +224,7 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
         if path.is_dir():
             raise EvidenceUnknown("not a forecast: give the forecast first")
         document = json_of(text_of(path))
-        if not isinstance(document, dict) or document.get("schema") != FORECAST_SCHEMA:
+        if not isinstance(document, dict) or document.get("schema") != Forecast.SCHEMA:
             raise EvidenceUnknown("not a forecast")
         if document.get("targets") == []:
             raise EvidenceUnsuited(f"it was refused: {document.get('refused')}")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from spillcast.document import internal, later, written
+from spillcast.document import PrintedDocument, internal, later
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_duration
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 
-PROFILE_SCHEMA = "spillcast.profile/1"
 #: Columns of quantiles of latencies.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 _LATENCIES = ("mean_us", *QUANTILES, "max_us")
@@ -87,7 +86,7 @@ LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 
 @dataclass(frozen=True, repr=False)
-class Profile(Tabular):
+class Profile(PrintedDocument, Tabular):
     """Rows of time, in descending order of total time, idle ones last.
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
@@ -97,6 +96,7 @@ class Profile(Tabular):
     of calls have other columns. ``words`` are conclusions in sentences.
     """
 
+    SCHEMA = "spillcast.profile/1"
     by: Sequence[str]
     elapsed_s: float
     rows: "Sequence[ProfileRow]"
@@ -130,10 +130,6 @@ class Profile(Tabular):
     def top(self, rows: int | None) -> "Profile":
         """The first ``rows`` rows; None for all."""
         return replace(self, rows=self.rows[:rows], histograms=self.histograms[:rows])
-
-    def to_json(self) -> dict[str, Any]:
-        """The document that docs/schema.md describes."""
-        return {"schema": PROFILE_SCHEMA, **written(self)}
 
     def to_arrow(self) -> "Table":
         """The rows, with the columns of a profile's rows in docs/schema.md."""

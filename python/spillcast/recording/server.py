@@ -11,7 +11,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Field
-from spillcast.document import key, written
+from spillcast.document import PrintedDocument, key
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
 from spillcast.recording import SECOND_NS
 from spillcast.recording.meta import EndedBy, is_recording
@@ -159,7 +159,6 @@ class SessionRows(Sink):
 
 
 OTHER = "name another with -o"
-SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 
 
 @dataclass(frozen=True)
@@ -205,8 +204,10 @@ class UnkeptQuery:
 
 
 @dataclass(frozen=True)
-class ServerRecording:
+class ServerRecording(PrintedDocument):
     """The recordings of a whole server."""
+
+    SCHEMA = "spillcast.server-recording/1"
 
     path: Path = key("the folder of the recordings", example="server.spills")
     server: Server = key("")
@@ -227,10 +228,6 @@ class ServerRecording:
         unit="calls",
         example=0,
     )
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        return {"schema": SERVER_RECORDING_SCHEMA, **written(self)}
 
 
 class RecordingsFolder:

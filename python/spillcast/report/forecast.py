@@ -9,7 +9,6 @@ from spillcast.forecast import Caveat, Forecast, Term
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import (
     CHANGES,
-    FORECAST_SCHEMA,
     RECORDING,
     TERM_COLUMNS,
     WAIT,
@@ -416,7 +415,7 @@ def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:
         | forecasts_document(forecasts)
         for recording, forecasts in forecasted
     ]
-    return {"schema": FORECAST_SCHEMA, "recordings": recordings}
+    return {"schema": Forecast.SCHEMA, "recordings": recordings}
 
 
 def _each_remark(forecast: Forecast) -> str:

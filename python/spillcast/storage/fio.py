@@ -1,7 +1,7 @@
 """Reads fio's JSON as a storage, and writes a recording as an iolog for fio."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf, prod
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.document import PrintedDocument
 from spillcast.errors import EvidenceMixed, TargetIncomplete
 from spillcast.evidence.numbers import FigureCheck, check_all, number_of
 from spillcast.gate import damaged, json_at, reading
@@ -152,12 +153,11 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
     return latency_ns, counts
 
 
-IOLOG_SCHEMA = "spillcast.iolog/1"
-
-
 @dataclass(frozen=True)
-class Iolog:
+class Iolog(PrintedDocument):
     """Properties of a written log."""
+
+    SCHEMA = "spillcast.iolog/1"
 
     path: str
     reads: int
@@ -168,10 +168,6 @@ class Iolog:
     files: dict[str, int]
     #: Files that are read before they are written: fio needs them to exist.
     laid_before: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        return {"schema": IOLOG_SCHEMA, **asdict(self)}
 
 
 def write_iolog(recording: Recording, path: Path) -> Iolog:

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf
-from typing import Any
 
-from spillcast.document import key, written
+from spillcast.document import PrintedDocument, key
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Binding, Outcome
 from spillcast.forecast.project import Projector
@@ -23,8 +22,6 @@ from spillcast.storage.catalogue.formulas import GIB, with_defaults
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.model import CREDIT_S
 from spillcast.storage.storage import Storage
-
-SIZE_SCHEMA = "spillcast.size/1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +59,10 @@ class Knob:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizing:
+class Sizing(PrintedDocument):
     """What to buy: the chosen row, the frontier of price and time, and limits of any storage."""
+
+    SCHEMA = "spillcast.size/1"
 
     baseline_s: float
     #: Today's elapsed time of the slowest statement.
@@ -95,10 +94,6 @@ class Sizing:
     def suffices(self) -> bool:
         """Whether each statement meets the limit on today's storage."""
         return self.within_s is not None and self.slowest_s <= self.within_s
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        return {"schema": SIZE_SCHEMA, **written(self)}
 
 
 #: Steps in which settings are tried: operations and MiB (or MB) per second, bytes.

@@ -6,22 +6,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spillcast.cache.simulation import CACHE_SCHEMA, CacheResult
+from spillcast.cache.simulation import CacheResult
 from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
 from spillcast.evidence.open import STDIN, rereadable
 from spillcast.evidence.text import head_of
-from spillcast.fleet import FLEET_SCHEMA, Fleet
+from spillcast.fleet import Fleet
 from spillcast.forecast import Forecast
-from spillcast.forecast.result import FORECAST_SCHEMA
-from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
+from spillcast.forecast.sizing.products import Sizing
 from spillcast.gate import json_of, objects_in, reading, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
 from spillcast.lab.io_size import SWEEP_SCHEMA, IoSizeSweep
 from spillcast.lab.memory_result import MemorySweep
-from spillcast.profile.result import PROFILE_SCHEMA, Profile
+from spillcast.profile.result import Profile
 from spillcast.profile.timeline import Timeline
 from spillcast.storage.storage import STORAGE_SCHEMA, Group, Storage
 from spillcast.units import format_count
@@ -35,15 +34,15 @@ _BYTES_MAX = 32 << 20
 _HEAD_BYTES = 200
 #: The title and the type of each schema (for a sweep, of each kind), in page order.
 KINDS: dict[str, tuple[str, type]] = {
-    FORECAST_SCHEMA: ("Forecast", Forecast),
-    SIZE_SCHEMA: ("Size", Sizing),
+    Forecast.SCHEMA: ("Forecast", Forecast),
+    Sizing.SCHEMA: ("Size", Sizing),
     SERVER_SCHEMA: ("Server", ServerRanking),
-    FLEET_SCHEMA: ("Fleet", Fleet),
+    Fleet.SCHEMA: ("Fleet", Fleet),
     f"{SWEEP_SCHEMA} io-size": ("Sweep", IoSizeSweep),
     f"{SWEEP_SCHEMA} memory": ("Sweep", MemorySweep),
-    CACHE_SCHEMA: ("Cache", CacheResult),
+    CacheResult.SCHEMA: ("Cache", CacheResult),
     VERIFY_SCHEMA: ("Verification", Verification),
-    PROFILE_SCHEMA: ("Profile", Profile),
+    Profile.SCHEMA: ("Profile", Profile),
     STORAGE_SCHEMA: ("Storage", Storage),
 }
 
