@@ -28,9 +28,11 @@ SHIPPERS = re.compile(
     rf"|{_ISO}(?: (?=[ \t])|[ \t])"
     "){1,2}+"
 )
-#: What differs between lines of one program: times, and the numbers of messages.
+#: What differs between lines of one program: times, the numbers of messages, and whether a line of
+#: a container is whole.
 _VARYING = re.compile(
-    rf"{_ISO}|^<\d+>|^\d+ (?=<)|[^\W\d_]{{3,4}}\.? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?|\[\d+-\d+\]"
+    rf"{_ISO}|^<\d+>|^\d+ (?=<)|[^\W\d_]{{3,4}}\.? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
+    r"|\[[\d-]+\] ?$| [FP] $"
 )
 #: A text counts as shipped if at least this share of its first lines has a prefix.
 _SHARE = 0.8
@@ -61,14 +63,14 @@ def unshipper(head: str) -> Callable[[str], str] | None:
     Lines of other programs keep their prefix.
     """
     lines = list(filter(str.strip, head.split("\n", _LINES_MAX)[:-1]))
-    programs = Counter(filter(None, map(_program, lines))).most_common(1)
+    programs = Counter(filter(None, map(program_of, lines))).most_common(1)
     if not programs or programs[0][1] < max(_LINES_MIN, _SHARE * len(lines)):
         return None
     program = programs[0][0]
-    return lambda line: without_shipper(line) if _program(line) == program else line
+    return lambda line: without_shipper(line) if program_of(line) == program else line
 
 
-def _program(line: str) -> str | None:
+def program_of(line: str) -> str | None:
     """A shipper's prefix without what differs between lines; None for a line without one."""
     prefix = SHIPPERS.match(line)
     return None if prefix is None else _VARYING.sub("0", prefix[0])

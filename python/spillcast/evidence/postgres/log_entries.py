@@ -13,7 +13,7 @@ from typing import Any
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.languages import ENGLISH, LEVEL, in_english, temp_file_at
-from spillcast.evidence.shippers import without_shipper
+from spillcast.evidence.shippers import program_of, without_shipper
 from spillcast.evidence.text import json_or_none
 from spillcast.evidence.unwrap import CSV_LOG, unwrapped
 from spillcast.redaction import masked_text
@@ -50,11 +50,6 @@ _PROMPT = re.compile(
     r"[\w.-]{1,63}=[*!^]?[#>] +(?=\\|(?:select|with|insert|update|delete|merge|create|alter|reindex"
     r"|refresh|cluster|vacuum|analyze|explain|copy|set|begin|call|do|execute|fetch|table)\b)",
     re.IGNORECASE,
-)
-#: The prefix of a line of syslog or journald, and of docker compose.
-_PROGRAM = re.compile(
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.+Z-]{8,30}) "
-    r"([\w.-]{1,255} [^\s\[:]{1,99}(?:\[\d+\])?): |(\S{1,99}) +\| "
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
@@ -218,7 +213,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry, below, is_below = new, [], False
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
-        elif isinstance(line, str) and len({_program(head), _program(line)} - {""}) > 1:
+        elif isinstance(line, str) and len({program_of(head), program_of(line)} - {None}) > 1:
             pass  # The line is of another program in the same log.
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # Removes the prefixes of shipper and server.
@@ -232,12 +227,6 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
-
-
-def _program(line: str) -> str:
-    """The host, program and process that syslog names, or the container; empty for other lines."""
-    match = _PROGRAM.match(line)
-    return "" if match is None else match[1] or match[2]
 
 
 def _without_prefix(line: str, head: str) -> str:
