@@ -1,5 +1,4 @@
-//! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines,
-//! replaces the characters and entities of pages.
+//! Restores short traces from mails and forums: removes marks before lines, rejoins wrapped lines.
 
 use std::iter::repeat_n;
 
@@ -11,32 +10,6 @@ const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
-/// Waits with a character or an entity of a page in place of a quote or a blank.
-const CHANGED: [&[u8]; 5] =
-    [b"nam=\xe2\x80", b"nam=\xc2\xb4", b"nam=&", b"\xc2\xa0nam=", b"ela=\t"];
-/// Characters, entities and line breaks of pages, and what a trace has in their place.
-const OF_PAGES: [(&str, &str); 19] = [
-    ("\u{a0}", " "),
-    ("\t", " "),
-    ("\u{b4}", "'"),
-    ("\u{2018}", "'"),
-    ("\u{2019}", "'"),
-    ("&#39;", "'"),
-    ("&#039;", "'"),
-    ("&#x27;", "'"),
-    ("&apos;", "'"),
-    ("&quot;", "\""),
-    ("&lt;", "<"),
-    ("&gt;", ">"),
-    ("&nbsp;", " "),
-    ("&#160;", " "),
-    ("&amp;", "&"),
-    ("<br>", ""),
-    ("<BR>", ""),
-    ("<br/>", ""),
-    ("<br />", ""),
-];
-
 /// Whether the beginning of a trace has marks or wrapped lines.
 pub(super) fn is_pasted(bytes: &[u8]) -> bool {
     plain(bytes.to_vec()) != bytes
@@ -44,7 +17,6 @@ pub(super) fn is_pasted(bytes: &[u8]) -> bool {
 
 /// The trace with whole lines; empty lines beside rejoined lines preserve the line numbers.
 pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
-    let bytes = with_plain_characters(bytes);
     let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
     for line in &mut lines {
@@ -61,26 +33,6 @@ pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
         }
     }
     if mark.is_empty() { bytes } else { lines.join(&b'\n') }
-}
-
-/// The trace with plain characters, if a page changed the quotes or blanks of its waits.
-fn with_plain_characters(bytes: Vec<u8>) -> Vec<u8> {
-    if CHANGED.iter().all(|mark| memchr::memmem::find(&bytes, mark).is_none()) {
-        return bytes;
-    }
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut rest = &bytes[..];
-    while let Some((&byte, after)) = rest.split_first() {
-        let of_page = |(marked, _): &&(&str, &str)| rest.starts_with(marked.as_bytes());
-        if let Some((marked, character)) = OF_PAGES.iter().find(of_page) {
-            plain.extend(character.as_bytes());
-            rest = &rest[marked.len()..];
-        } else {
-            plain.push(byte);
-            rest = after;
-        }
-    }
-    plain
 }
 
 fn lines_of(bytes: &[u8]) -> Vec<&[u8]> {

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from html import unescape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,6 +32,10 @@ Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
 _LINE = re.compile(
     r"^[> ]*+(?:\d++[.:]?\s+)?(?:WAIT|PARSING IN CURSOR|PARSE|EXEC|FETCH|CLOSE|STAT) #\d", re.M
 )
+#: A wait with a character or an entity of a page in place of a quote or a blank.
+_OF_PAGE = re.compile("nam=[\u2018\u2019\u00b4&]|\u00a0nam=|ela=\t")
+_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
+_CHARACTERS = str.maketrans("\u2018\u2019\u00b4\u00a0\t", "'''  ")
 #: The beginning of such a line behind other text.
 _MARK = re.compile(r"\b(?:WAIT|PARSE|EXEC|FETCH)\s#\d")
 #: A line of a trace followed by a mark of omitted lines, or a line truncated before its figures.
@@ -329,6 +334,8 @@ def profile_traces(
 
 def plain_trace(text: str) -> str:
     """The text of a trace without its wrapping; other texts are returned as they are."""
+    if _OF_PAGE.search(text):
+        text = unescape(_BREAK.sub("", text)).translate(_CHARACTERS)
     is_wrapped = _LINE.search(text) is None and _MARK.search(text) is not None
     plain = unwrapped(text) if is_wrapped else text
     return plain if _LINE.search(plain) else text
