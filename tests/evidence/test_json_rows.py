@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 
+import pytest
 from programs import broken
 
 from cases import cases
@@ -68,3 +69,14 @@ def test_no_row_is_lost_where_a_terminal_wrapped_the_text(tmp_path):
         path.write_text(broken(text, width))
         with suppress(InputError):
             assert [row.blocks for row in read_rows(path)] == [1400, 0], width
+
+
+@cases("text", ["{}", "Rows:\n\n```json\n{}```\n", "Rows:\n{}\nAny ideas?\n"])
+def test_rows_in_text_are_read_and_a_cut_row_is_not_text(tmp_path, text):
+    first, second = map(json.dumps, ROWS)
+    path = tmp_path / "rows.txt"
+    path.write_text(text.format(f"{first}\n{second}\n"))
+    assert [row.blocks for row in read_rows(path)] == [1400, 0]
+    path.write_text(text.format(f"{second}\n{first[:-12]}\n"))
+    with pytest.raises(InputError):
+        read_rows(path)

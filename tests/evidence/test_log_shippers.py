@@ -1,6 +1,7 @@
 """What syslog and log stores put around the messages of a server."""
 
 import csv
+import html
 import io
 import json
 
@@ -116,9 +117,19 @@ SHIPPED = {
 }  # fmt: skip
 
 
+#: A log as it is, and as people paste it into an issue or a page.
+PASTED = {
+    "bare": "{}",
+    "fenced": "PostgreSQL 16 says:\n\n```\n{}```\n\nAny ideas?\n",
+    "page": "<p>It says:</p>\n<pre><code>\n{}\n</code></pre>\n",
+}
+
+
+@cases("pasted", PASTED)
 @cases("shipped", SHIPPED)
-def test_additions_of_a_shipper_are_not_part_of_messages(logs_of, shipped):
-    logs = logs_of(SHIPPED[shipped])
+def test_additions_of_a_shipper_are_not_part_of_messages(logs_of, shipped, pasted):
+    text = SHIPPED[shipped].removesuffix("\n") + "\n"
+    logs = logs_of(PASTED[pasted].format(html.escape(text) if pasted == "page" else text))
     assert [(file.bytes, file.query) for file in logs.temp] == [(819200, "select *\nfrom big")]
     (plan,) = logs.plans
     assert plan["Query Text"].split() == ["select", "*", "from", "big"]

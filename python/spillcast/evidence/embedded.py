@@ -29,11 +29,18 @@ LINE_OF_EVENT = r"\{\"Event\": ?\"(?:SparkListener|org\.apache\.spark)"
 _LINE_OF_LOG = re.compile(f"{_LINE_OF_TRACE}|{LINE_OF_EVENT}")
 #: What remains of a string without an end, and a mark of omitted strings.
 _CUT = re.compile(r"\"|\.{3}|…")
+CODE_FENCE = re.compile(
+    r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
+)
+#: The start of JSON, but not of a time or a prompt in brackets.
+_JSON_START = re.compile(r"\s*(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?>[\w.]+=(?:\"(?>[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
 _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>[^\"\\]|\\.)*+)\"")
 #: The heading of a CSV export of a logger.
-_HEADING_OF_LOG = re.compile(r"\"?[@\w][\w@. ]*+\"?(?>[,;\t]\"?[@\w][\w@. ]*+\"?)*+")
+_HEADING_OF_LOG = re.compile(
+    r"\"?[@\w][\w@. \[\]()/%-]*+\"?(?>[,;\t]\"?[@\w][\w@. \[\]()/%-]*+\"?)*+"
+)
 #: The field with the host, container, file or process of a record.
 _ORIGIN = re.compile(
     r"(?:.*[._@])?(?:host|pod|container|file|path|instance|stream|log_?stream|process)"
@@ -91,6 +98,28 @@ def logfmt(lines: Lines) -> Lines | None:
     if not messages or not all(map(_LOGFMT.fullmatch, full)):
         return None
     return "\n".join(unescaped(match[1]).rstrip("\n") for match in messages).split("\n")
+
+
+def data_in_text(lines: Lines) -> Lines | None:
+    """Extracts JSON, or CSV between code fences, from a text that has no figures besides."""
+    fences = [at for at, line in enumerate(lines) if CODE_FENCE.fullmatch(line)]
+    if len(fences) == 2:
+        begin, end = fences[0] + 1, fences[1]
+    else:
+        begin = next((at for at, line in enumerate(lines) if _JSON_START.match(line)), len(lines))
+        ends = [at + 1 for at, line in enumerate(lines) if line.rstrip()[-1:] in ("]", "}")]
+        end = ends[-1] if ends else 0
+    data, outside = lines[begin:end], [*lines[:begin], *lines[end:]]
+    is_cut = any(map(_JSON_START.match, outside))
+    if is_cut or not any(map(str.strip, outside)) or any(map(FIGURES.search, outside)):
+        return None
+    text = "\n".join(data).strip()
+    if _JSON_START.match(text):
+        is_data = json_or_none(text) is not None or bool(_json_records(text))
+    else:
+        heading = text.partition("\n")[0].rstrip()
+        is_data = bool(_HEADING_OF_LOG.fullmatch(heading) and re.search(r"[,;\t]", heading))
+    return text.split("\n") if is_data else None
 
 
 def logged_records(lines: Lines) -> Lines | None:

@@ -108,18 +108,17 @@ def rows_of(text: str) -> list[dict[str, Any]]:
 def _is_row(row: Sequence[str], numeric: set[int]) -> bool:
     """Whether a line is a row and not a sentence, which commas may divide into several cells.
 
-    A sentence has words in most cells of the columns ``numeric``, in which the rows above have
-    numbers. Without such columns, it has letters in its first cell and no number.
+    A sentence has words in most full cells of the columns ``numeric``, in which the rows above have
+    numbers. Without such cells, it has letters in its first cell and no number.
     """
-    cells = [row[at] for at in numeric if at < len(row)]
+    cells = [row[at] for at in numeric if at < len(row) and row[at].strip() not in NULLS]
     if cells:
         return 2 * sum(map(_is_words, cells)) <= len(cells)
     return not any(map(str.isalpha, row[0])) or any(map(_FIGURE.match, row))
 
 
 def _is_words(cell: str) -> bool:
-    is_value = _FIGURE.match(cell) or cell.strip() in NULLS
-    return not is_value and any(map(str.isalpha, cell))
+    return _FIGURE.match(cell) is None and any(map(str.isalpha, cell))
 
 
 def _has_rows(cells: Iterator[list[str]], width: int, numeric: set[int]) -> bool:

@@ -13,6 +13,7 @@ from textwrap import dedent
 
 from spillcast.evidence import embedded, exported_rows, tables
 from spillcast.evidence.embedded import (
+    CODE_FENCE,
     FIGURES,
     LINE_OF_EVENT,
     LINE_OF_PLAN,
@@ -49,6 +50,7 @@ _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>"
 _TAG = re.compile(
     r"</?(?:pre|code|div|span|p|td|tr|font|b|i|body|html|samp|tt|field)\b[^<>]{,200}>", re.I
 )
+_PREFORMATTED = re.compile(r"</?pre\b[^<>]{,200}>(?:<code\b[^<>]{,200}>)?", re.I)
 _BREAK = re.compile(r"(?:<br\s*/?>|</(?:div|p|pre|tr|li)>)[ \t]*\n?", re.I)
 _ENTITY = re.compile(
     r"&(?:gt|lt|amp|apos|quot|nbsp|[lr](?:brace|brack|cub|par|sqb)|#x?[0-9a-fA-F]+);"
@@ -66,9 +68,6 @@ _BOLD = re.compile(r"\*\*(?=\S)([^*\n]++)(?<=\S)\*\*")
 _WITH_BOLD = re.compile(
     r"\s*+(?:->|\*\*[^*]++\*\*\s*+(?:[(<←#]|--|$)|[^*(]*+\((?:cost=|actual )|[^*]*LOG:  "
     r"|(?:Worker \d+: +)?(?:Buffers|I/O Timings|Sort Method|Execution [Tt]ime|Total runtime): )"
-)
-_FENCE = re.compile(
-    r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
 #: A fence; at the end of a line, a language may follow it.
 _MARK = re.compile(r"```(?:[a-z]+$)?")
@@ -101,7 +100,7 @@ _PREFIXES = (
     _NUMBERED,
     _BAR,
     # Lines that a patch adds.
-    re.compile(r"^\+(?![-+])"),
+    re.compile(r"^\+"),
 )
 #: A time that a tool put before a line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
@@ -172,6 +171,9 @@ def _html_markup(lines: Lines) -> Lines | None:
     is_json = text.lstrip()[:1] in "[{" and '"' in text and _BRACE.search(text) is None
     if not is_html or _MARKED_UP.search(text) or is_json:
         return None
+    # A page's only block of preformatted text is like one in a Markdown fence.
+    if len(_PREFORMATTED.findall(text)) == 2:
+        text = _PREFORMATTED.sub("\n```\n", text)
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
 
 
@@ -180,9 +182,9 @@ def _code_fences(lines: Lines) -> Lines | None:
     has_strings = any(map(_STRING_START.match, lines[:1]))
     if sum(line.count("```") for line in lines) > 1 and not has_strings:
         lines = [part for line in lines for part in _MARK.split(line)]
-    elif not any(map(_FENCE.fullmatch, lines)):
+    elif not any(map(CODE_FENCE.fullmatch, lines)):
         return None
-    return ["" if _FENCE.fullmatch(line) else line for line in lines]
+    return ["" if CODE_FENCE.fullmatch(line) else line for line in lines]
 
 
 def _remarks(lines: Lines) -> Lines:
@@ -323,7 +325,7 @@ _EXPORTS = exported_rows.inserts, exported_rows.beside, exported_rows.stacked
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _typographic_characters,
     *(tables.plan_page, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
-    *(_html_markup, _double_spacing, _code_fences, _remarks),
+    *(_html_markup, embedded.data_in_text, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
     *(embedded.logfmt, embedded.logged_records, exported_rows.broken_xml, embedded.broken_json),
     *(embedded.task_result, embedded.string_list, embedded.plans_in_code, _quoted_cells),

@@ -105,10 +105,10 @@ def entries_of(blocks: Iterator[str], times: list[str]) -> Iterator[LogEntry]:
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
     # A pasted or exported log may have wrappings, and the newest message first.
-    if (messages := _messages(first)) is not None:
-        first = "\n".join(messages)
-    elif len(first) <= _PASTED_MAX:
+    if (messages := _messages(first)) is None and len(first) <= _PASTED_MAX:
         first = unwrapped(first)
+        messages = _messages(first)
+    first = first if messages is None else "\n".join(messages)
     entries = list(_entries(_lines([first], times)))
     return reversed(entries) if _is_newest_first(entries) else iter(entries)
 
