@@ -198,6 +198,16 @@ def plain_copy(path: Path, plain: Callable[[str], str]) -> Path:
     """
     if not path.is_file() or not os.access(path, os.R_OK):
         return path
+    status = path.stat()
+    key = path, status.st_size, status.st_mtime_ns
+    if (copy := _COPIES.get(key) or _copied(path, plain)) is None:
+        return path
+    _COPIES[key] = copy
+    return Path(f"/proc/self/fd/{copy.fileno()}")
+
+
+def _copied(path: Path, plain: Callable[[str], str]) -> IO[bytes] | None:
+    """An unnamed copy in plain UTF-8; None if the core can read the file itself."""
     from spillcast.evidence.shippers import unshipper
 
     unshipped, is_wrapped = None, False
@@ -210,26 +220,22 @@ def plain_copy(path: Path, plain: Callable[[str], str]) -> Path:
         )
         is_wrapped = unshipped is None and plain(lines) != lines
     if unshipped is None and not is_wrapped and is_plain(path):
-        return path
-    status = path.stat()
-    key = path, status.st_size, status.st_mtime_ns
-    if key not in _COPIES:
-        # Each copy takes a descriptor.
-        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        with ExitStack() as stack:
-            copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
-            for block in [plain(text_of(path)).encode()] if is_wrapped else blocks_of(path):
-                if unshipped is not None:
-                    block = "\n".join(map(unshipped, decoded(block).split("\n"))).encode()
-                copy.write(block)
-                if copy.tell() > free_bytes(copy.fileno()):
-                    text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
-                    raise FileTooLarge(f"{text} left", "set TMPDIR to a larger directory", path)
-            copy.flush()
-            stack.pop_all()
-        _COPIES[key] = copy
-    return Path(f"/proc/self/fd/{_COPIES[key].fileno()}")
+        return None
+    # Each copy takes a descriptor.
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with ExitStack() as stack:
+        copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
+        for block in [plain(text_of(path)).encode()] if is_wrapped else blocks_of(path):
+            if unshipped is not None:
+                block = "\n".join(map(unshipped, decoded(block).split("\n"))).encode()
+            copy.write(block)
+            if copy.tell() > free_bytes(copy.fileno()):
+                text = f"unpacked, it takes more than half of what {tempfile.gettempdir()} has"
+                raise FileTooLarge(f"{text} left", "set TMPDIR to a larger directory", path)
+        copy.flush()
+        stack.pop_all()
+    return copy
 
 
 def with_original_names(text: str) -> str:

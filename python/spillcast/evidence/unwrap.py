@@ -120,8 +120,8 @@ _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 
 
-def unwrapped(text: str) -> str:
-    """The text without its wrappings."""
+def unwrapped(text: str, until: Callable[[str], object] = lambda _: False) -> str:
+    """The text without its wrappings; inner ones stay if ``until`` holds without the outer ones."""
     lines = text.split("\n")
     if max(map(len, lines)) > LINE_LENGTH_MAX:
         return text
@@ -132,6 +132,8 @@ def unwrapped(text: str) -> str:
         if plain is None:
             break
         lines = plain
+        if until("\n".join(lines)):
+            break
     return "\n".join(lines)
 
 
@@ -321,13 +323,15 @@ def _indentation(lines: Lines) -> Lines:
 
 _EXPORTS = exported_rows.inserts, exported_rows.beside, exported_rows.stacked
 #: The functions in the order of trial. Special tables precede general ones. Loggers are last,
-#: because a bar before all lines may belong to a table.
+#: because a bar before all lines may belong to a table. Records come first: they are the longest
+#: texts, and most functions are slower.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
+    embedded.logged_records,
     _typographic_characters,
     *(tables.plan_page, _markdown_escapes, tables.asciidoc, tables.html_page, tables.data_frame),
     *(_html_markup, embedded.data_in_text, _double_spacing, _code_fences, _remarks),
     *(_line_prefixes, _line_numbers, _indentation),
-    *(embedded.logfmt, embedded.logged_records, exported_rows.broken_xml, embedded.broken_json),
+    *(embedded.logfmt, exported_rows.broken_xml, embedded.broken_json),
     *(embedded.task_result, embedded.string_list, embedded.plans_in_code, _quoted_cells),
     *_EXPORTS,
     tables.boxed,

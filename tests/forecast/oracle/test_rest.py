@@ -1,5 +1,6 @@
 """Time outside the waits per operation: sums by hand, and pairs of real traces."""
 
+import json
 from math import log
 
 import numpy as np
@@ -88,6 +89,19 @@ def test_a_trace_with_lines_missing_in_its_middle_is_refused(tmp_path, left_out)
         path.write_text("".join(f"> {line}" for line in [*HEADER.splitlines(True), head, cut]))
         with pytest.raises(EvidenceIncomplete):
             read_traces([path])
+
+
+def test_a_large_logged_trace_with_lines_missing_is_refused(tmp_path):
+    """The first MiB, in which lines are missing, ends within a record of the logger."""
+    path = trace(tmp_path / "run.trc", 10_000, 200)
+    lines = path.read_text().splitlines()
+    records = [
+        json.dumps({"at": "x" * 300, "message": line}) for line in [*lines[:20], "...", *lines[40:]]
+    ]
+    path.write_text("\n".join(records))
+    assert path.stat().st_size > 1 << 20
+    with pytest.raises(EvidenceIncomplete):
+        read_traces([path])
 
 
 def test_the_rest_per_operation_is_that_of_the_target(tmp_path):

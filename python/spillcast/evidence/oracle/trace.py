@@ -337,7 +337,7 @@ def plain_trace(text: str) -> str:
     if _OF_PAGE.search(text):
         text = unescape(_BREAK.sub("", text)).translate(_CHARACTERS)
     is_wrapped = _LINE.search(text) is None and _MARK.search(text) is not None
-    plain = unwrapped(text) if is_wrapped else text
+    plain = unwrapped(text, until=_LINE.search) if is_wrapped else text
     return plain if _LINE.search(plain) else text
 
 
@@ -349,27 +349,32 @@ def open_reader(
     InputError if an end of the chosen time is not a time, and for a trace with missing lines,
     unless the reader is ``lenient``.
     """
-    for path in [] if options.lenient else filter(Path.is_file, paths):
+    copies = [plain_copy(path, plain_trace) for path in paths]
+    for path, copy in [] if options.lenient else zip(paths, copies, strict=True):
         # From a compressed file that is cut, the core reads the lines before the damage.
         with suppress(EvidenceDamaged):
-            head = plain_trace(head_of(path))
-            if _repeats_first_lines(head):
-                raise EvidenceMixed(f"{path} repeats its lines", "give them once")
-            if _OLD.search(head) and not _NEWER.search(head):
-                hint = "give its first lines, which name the release"
-                words = "its times are hundredths of a second before release 9, microseconds since"
-                raise EvidenceIncomplete(words, hint, path)
-            if (cut := _LEFT_OUT.search(head)) is not None:
-                text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
-                hint = "give all of them, or read those that are there with --lenient"
-                raise EvidenceIncomplete(text, hint, path)
+            _check_whole(path, head_of(copy) if path.is_file() else "")
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
-    names, on_progress = [str(plain_copy(path, plain_trace)) for path in paths], options.on_progress
+    names, on_progress = list(map(str, copies)), options.on_progress
     reader = _core.TraceReader(names, lenient=options.lenient, windows_us=windows)
     if on_progress is None:
         return reader, None
     return reader, lambda: on_progress(reader.progress())
+
+
+def _check_whole(path: Path, head: str) -> None:
+    """InputError if the beginning of a trace repeats lines, lacks some, or has old times."""
+    if _repeats_first_lines(head):
+        raise EvidenceMixed(f"{path} repeats its lines", "give them once")
+    if _OLD.search(head) and not _NEWER.search(head):
+        hint = "give its first lines, which name the release"
+        words = "its times are hundredths of a second before release 9, microseconds since"
+        raise EvidenceIncomplete(words, hint, path)
+    if (cut := _LEFT_OUT.search(head)) is not None:
+        text = f"lines of the trace are left out: {cut[1] or cut[0][:60]}"
+        hint = "give all of them, or read those that are there with --lenient"
+        raise EvidenceIncomplete(text, hint, path)
 
 
 def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int, int]]:

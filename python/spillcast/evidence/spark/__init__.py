@@ -73,7 +73,7 @@ def plain_log(text: str) -> str:
     if is_event_log(text) or _MARK.search(text) is None:
         return text
     plain = _relaid(text) if _DOCUMENT.match(text) else ""
-    plain = plain if is_event_log(plain) else unwrapped(text)
+    plain = plain if is_event_log(plain) else unwrapped(text, until=is_event_log)
     return plain if is_event_log(plain) else text
 
 
