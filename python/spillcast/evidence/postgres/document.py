@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -310,13 +311,20 @@ def _check_shape(document: Mapping[str, Any]) -> None:
         if "Actual Rows" in node and once:
             node.setdefault("Actual Loops", 1)
         for name, value in node.items():
-            for names, kind, words in _KINDS_OF_VALUES:
-                if name.endswith(names) and not isinstance(value, kind):
-                    raise ValueError(f"{name} is not a {words}")
-            if name.endswith(_NUMBERS):
+            kind, words = _kind_of_value(name)
+            if not isinstance(value, kind):
+                raise ValueError(f"{name} is not a {words}")
+            if words == "number":
                 amount(value, name)
         once = once and node.get("Node Type") not in GATHERS
         waiting += [(child, once) for name in NODES for child in node.get(name, ())]
+
+
+@lru_cache
+def _kind_of_value(name: str) -> tuple[Any, str]:
+    """The type of a key's value, and its name; any for a key that is not read."""
+    kinds = ((kind, words) for names, kind, words in _KINDS_OF_VALUES if name.endswith(names))
+    return next(kinds, (object, "value"))
 
 
 def check_sums(top: Node) -> None:

@@ -246,7 +246,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
 )
 #: Lines with expressions and names, which may contain anything, even text that looks like figures.
-SKIPPED = (
+SKIPPED = re.compile(
     r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
     r"|Name|Sampling|Parameters|Node|Param|Params Evaluated))\s*:"
 )

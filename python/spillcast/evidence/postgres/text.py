@@ -53,6 +53,7 @@ _GROUPED = re.compile(
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A line that is quoted in the text around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
+_IDENTIFIER = re.compile(r"Query Identifier: (-?\d+)")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Signs of spills on other hosts, in lines of their own, if a server distributes its work.
 ELSEWHERE = re.compile(
@@ -140,8 +141,8 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
 def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = set[str]()
-    lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
-    lines = [_DOTS.sub("", line) for line in lines]
+    lines = [_without_tabs(line) if "\t" in line else line for line in lines]
+    lines = [_DOTS.sub("", line) if "..." in line or "…" in line else line for line in lines]
     lines = [_GROUPED.sub(lambda match: match[0].replace(" ", ""), line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
     for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
@@ -230,7 +231,7 @@ class _Plan:
                 self._ran(indent, milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
-        elif match := re.match(r"Query Identifier: (-?\d+)", text):
+        elif match := _IDENTIFIER.match(text):
             self.plan["Query Identifier"] = int(match[1])
         elif not self.ended or OF_NODE.match(text):
             return self._of_node(indent, text)
@@ -271,16 +272,16 @@ class _Plan:
             values = {**dict.fromkeys(TEMP_BLOCKS, 0), **(values or {})}
         if values is not None:
             # A second line of this kind belongs to a child node that is missing.
-            counted = any(name.endswith("Blocks") for name in node)
             if any(
                 name in target and values.get(name) != target[name]
                 for name in _SIZES & values.keys()
             ):
                 raise not_understood(text)
-            if target is not node or not (text.startswith("Buffers:") and counted):
+            is_again = target is node and text.startswith("Buffers:")
+            if not (is_again and any(name.endswith("Blocks") for name in node)):
                 target.update(values)
             self.learn(text)
-        elif not re.match(SKIPPED, text):
+        elif not SKIPPED.match(text):
             self.is_left |= _BEGINS.match(text) is None and _IS_BETWEEN.fullmatch(text) is None
             if self._has_new_figures(text):
                 raise not_understood(text)
@@ -318,6 +319,12 @@ class _Plan:
         return self.plan
 
 
+def _without_tabs(line: str) -> str:
+    """The line, indented by blanks."""
+    text = line.lstrip()
+    return line[: len(line) - len(text)].expandtabs() + text
+
+
 def _words(text: str) -> set[str]:
     return {word.strip(".,;:") for word in text.split()}
 
@@ -341,8 +348,10 @@ def _without_capitals(lines: list[str]) -> list[str]:
 
 def _with_points(lines: list[str]) -> list[str]:
     """The lines, with decimal points if each cost and time of a node has a decimal comma."""
-    figures = [match for line in lines for match in _COST_OR_TIME.finditer(line)]
-    if not figures or not all(match["cost"] or match["time"] for match in figures):
+    figures = (match for line in lines for match in _COST_OR_TIME.finditer(line))
+    has_comma = (match["cost"] or match["time"] for match in figures)
+    # The first figure shows that most plans have points.
+    if not (next(has_comma, None) and all(has_comma)):
         return lines
     return [_NUMBER.sub(lambda match: match[0].translate(_SWAPPED), line) for line in lines]
 
@@ -357,8 +366,6 @@ def _logical(lines: list[str]) -> Iterator[str]:
     before = ""
     plain = list(_unjoined(lines))
     for line, below in pairwise([*plain, ""]):
-        has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
-        named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         cut = full and len(before) == width
         begins: Any = _BEGINS.match(line) and not (
             _CONTINUED.search(logical or "")
@@ -367,10 +374,10 @@ def _logical(lines: list[str]) -> Iterator[str]:
         begins = (
             begins
             or _LINES_LEFT_OUT.match(line)
-            or (named and not (cut and opened) and not is_open(logical or ""))
+            or (_names_node(line, below) and not (cut and opened) and not is_open(logical or ""))
         )
         # No expression continues with figures of a spill.
-        begins = begins or (FIGURES.search(line) and re.match(SKIPPED, (logical or "").lstrip()))
+        begins = begins or (FIGURES.search(line) and SKIPPED.match((logical or "").lstrip()))
         opened = opened and len(logical or "") < _LOGICAL_MAX
         if logical is not None and opened and line.strip() and not begins:
             # There is always a blank between the names of figures.
@@ -388,6 +395,13 @@ def _logical(lines: list[str]) -> Iterator[str]:
         yield logical
 
 
+def _names_node(line: str, below: str) -> bool:
+    """Whether a line has the name of a node, whose figures may be in the line below."""
+    if OF_NODE.search(line) and not line.lstrip().startswith("("):
+        return True
+    return OF_NODE.match(below.lstrip()) is not None and _NAME_ALONE.fullmatch(line) is not None
+
+
 def _is_read(line: str) -> bool:
     """Whether a line with figures is complete."""
     try:
@@ -403,7 +417,7 @@ def _unjoined(lines: list[str]) -> Iterator[str]:
     for line in map(without_condition, lines):
         text = line.lstrip()
         indent = line[: len(line) - len(text)]
-        if re.match(SKIPPED, text):
+        if SKIPPED.match(text):
             yield line
         elif OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
             yield from parts
