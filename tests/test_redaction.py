@@ -93,6 +93,49 @@ def test_no_secret_is_left_in_a_statement(statement):
     assert "***" in struck
 
 
+FUNCTIONS = (
+    *(
+        "iceberg",
+        "DeltaLakeAzure",
+        "hudiS3",
+        "paimon",
+        "s3Cluster",
+        "azureBlobStorage",
+        "gcs",
+        "oss",
+    ),
+    *("cosn", "remoteSecure", "mysql", "MaterializedPostgreSQL", "mongodb", "redis", "S3Queue"),
+    *("externalDistributed", "aes_encrypt_mysql", "tryDecrypt", "crypt", "hmac", "pgp_pub"),
+)
+NAMES = (
+    *("password", "passwd", "passphrase", "PassCode", "db_pass", "myPwd", "pw", "auth", "tokens"),
+    *("Authorization", "client_secret", "credential", "Credentials", "private-key", "sig"),
+    *("signature", "apiKey", "access_key", "account-key", "encryption_key", "sessionkey"),
+)
+SHAPES = (
+    *("ghp_", "GHO_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "sk-"),
+    *("AKIA", "ASIA", "eyJhbGciOiJI.eyJz.", "bearer ", "Basic ", "-----BEGIN PRIVATE KEY-----"),
+)
+FORMS = [
+    *(f"select * from {name}('https://host', '{SECRET}')" for name in FUNCTIONS),
+    *(f"select 1 where {name} = '{SECRET}'" for name in NAMES),
+    *(f"x --{name} {SECRET}" for name in NAMES),
+    *(f"select {shape}A1B2C3D4E5F6G7H8" for shape in SHAPES),
+]
+
+
+@cases("text", FORMS)
+def test_each_function_name_and_shape_is_masked(text):
+    assert "***" in masked_text(text)
+
+
+@cases("text", [form for text in (*STATEMENTS, *map(" ".join, ARGUMENTS), *FORMS)
+                for form in (text, text.upper())])  # fmt: skip
+def test_words_rule_out_no_pattern_that_matches(text):
+    """A text with a letter outside of ASCII is searched with all patterns."""
+    assert f"\u00e9 {masked_text(text)}" == masked_text(f"\u00e9 {text}")
+
+
 def test_text_without_secrets_is_unchanged():
     for arguments in (
         ["psql", "-p", "5432", "-h", "db", "-U", "etl", "-d", "dw"],

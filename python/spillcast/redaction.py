@@ -7,7 +7,7 @@ too much rather than too little: any value that is named or looks like a secret 
 import os
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 MASK = "***"
@@ -19,6 +19,8 @@ _NAME = (
     r"|authorization|secret|credentials?|private[_-]?key|(?<![a-z])sig(?:nature)?"
     r"|(?:api|access|secret|account|encryption|session|master)_?-?key)s?"
 )
+#: Parts of these names, of which each has at least one.
+_NAME_WORDS = "pass pw auth token secret credential key sig"
 _QUOTED = (
     r"(?:[a-z]|u&)?'(?:[^'\\\x1f]|''|\\.)*'|\"(?:[^\"\\\x1f]|\"\"|\\.)*\""
     r"|\$(?:[a-z]\w*)?\$[^\x1f]*?\$(?:[a-z]\w*)?\$"
@@ -59,13 +61,24 @@ _SHAPES = (
 )
 #: ``-u user:secret`` of curl; two numbers are a user and a group ID.
 _USER = r"((?<!\S)(?:-u|--user|--proxy-user)[=\s]*[^\s:]+:)(?!\d+(?!\S))\S+"
+#: Patterns of secrets. Before each, words in lower case, of which any text that it matches has at
+#: least one: most statements have none, and a search for words is faster.
 _EVERYWHERE = [
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        *(_SHAPES, _ADDRESS_OF_TOKEN, _ORACLE, _SQL, _REMOTE),
-        *(_IDENTIFIED, _NAMED, _OPTION, _USER),
+    (words.split(), re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for words, pattern in (
+        ("ghp_ gho_ ghu_ ghs_ ghr_ github_pat_ glpat- xox sk- akia asia eyj bearer basic private",
+         _SHAPES),
+        ("://", _ADDRESS_OF_TOKEN),
+        ("@", _ORACLE),
+        ("password secret identified crypt hmac pgp_", _SQL),
+        ("iceberg deltalake hudi paimon s3 azure gcs oss cosn remote sql mongodb redis"
+         " externaldistributed crypt", _REMOTE),
+        ("identified", _IDENTIFIED),
+        (_NAME_WORDS, _NAMED),
+        (_NAME_WORDS, _OPTION),
+        ("-u", _USER),
     )
-]
+]  # fmt: skip
 #: Programs whose short options take a secret, attached or as the next argument.
 _CLIENTS = re.compile(
     r"(?:^|[\s/])(?:mysql\w*|mariadb[\w-]*|mongo\w*|sshpass|redis-cli|valkey-cli|sqlcmd|bcp|isql"
@@ -108,17 +121,27 @@ def masked_text(text: str) -> str:
         return text
     mask = _masked_by_form if len(text) <= _REPEATED_MAX else _masked_by_form.__wrapped__
     text = mask(text)
-    for name, value in os.environ.items():
-        if value in text and _VARIABLE.fullmatch(name) and _VALUE.fullmatch(value):
+    for name in filter(_is_of_secret, os.environ):
+        value = os.environ.get(name, "")
+        if value in text and _VALUE.fullmatch(value):
             text = text.replace(value, MASK)
     return text
 
 
+@cache
+def _is_of_secret(variable: str) -> bool:
+    """Whether a variable of the environment has the name of a secret."""
+    return _VARIABLE.fullmatch(variable) is not None
+
+
 @lru_cache  # A log repeats statements.
 def _masked_by_form(text: str) -> str:
+    # Letters outside of ASCII may equal one of it without regard to case, as in ``\u017fecret``.
+    lower = text.lower() if text.isascii() else ""
     text = re.sub(_ADDRESS, rf"\1\2{MASK}@", text)
-    for pattern in _EVERYWHERE:
-        text = pattern.sub(_masked, text)
+    for words, pattern in _EVERYWHERE:
+        if not lower or any(word in lower for word in words):
+            text = pattern.sub(_masked, text)
     if _CLIENTS.search(text):
         text = _SHORT_OF_CLIENTS.sub(_masked, text)
     if _ORACLE_CLIENTS.search(text):
