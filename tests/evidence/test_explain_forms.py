@@ -314,7 +314,7 @@ def test_a_plan_cut_anywhere_raises_only_input_errors(tmp_path, text):
 
 
 BAD_STATEMENTS = {
-    "no columns": ("queryid,calls,temp_blks_written\n1,2,3\n", "without temp_blks_read"),
+    "no columns": ("queryid,calls,temp_blks_written\n1,2,3\n", "without total_exec_time"),
     "cut": (STATEMENTS[: STATEMENTS.index(",2000,1500")], "cut or damaged"),
     "cut json": ('[{"temp_blks_written": 5,', "cut or damaged"),
     "words": (STATEMENTS.replace("1000", "many"), "cut or damaged"),

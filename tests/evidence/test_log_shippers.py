@@ -330,6 +330,28 @@ def test_text_below_a_pasted_log_is_not_part_of_its_statement(logs_of, end):
     assert (first.query, first.call) == (second.query, second.call) == ("select a\nfrom b", 1)
 
 
+def test_marks_of_grep_between_groups_are_not_part_of_a_statement(logs_of):
+    logs = logs_of(f"{TEXT}--\n{TEXT.replace('42', '43').replace('select 1', 'select 2')}--\n")
+    assert [file.query for file in logs.temp] == ["select 1", "select 2"]
+
+
+def test_a_csvlog_with_other_quotes_is_read(logs_of):
+    text = io.StringIO()
+    message = 'temporary file: path "b/pgsql_tmp42.0", size 819200'
+    of_session = ["u", "d", 42, "[local]", "6a.2a", 1, "SELECT", "", "1/2", 0, "LOG", "00000"]
+    cells = [TIME, *of_session, message, *[""] * 5, "select 1", "", "", "psql"]
+    csv.writer(text, quoting=csv.QUOTE_NONNUMERIC).writerow(cells)
+    [file] = logs_of(text.getvalue()).temp
+    assert (file.bytes, file.query) == (819200, "select 1")
+
+
+@cases("failed", ["open temporary file", "write to file", "remove file"])
+def test_a_failure_of_a_temp_file_is_no_size_of_one(logs_of, failed):
+    name = '"base/pgsql_tmp/pgsql_tmp42.3.fileset/o1of2.p0.0"'
+    with pytest.raises(EvidenceUnsuited):
+        logs_of(f"{TIME} [42] ERROR:  could not {failed} {name}: No such file or directory\n")
+
+
 def test_statements_without_tabs_are_compared_beyond_a_blank_line(logs_of):
     at = "2026-11-23 10:00:04 UTC [4{}] "
     lines = [

@@ -10,6 +10,7 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
+    InputError,
     SelectionEmpty,
 )
 from spillcast.evidence.postgres.statements import read_rows, read_statements
@@ -65,6 +66,11 @@ FORMS = {
     "AsciiDoc": "\n".join(
         ["|===", f"|{' |'.join(COLUMNS)}", *("\n|" + "\n|".join(row) for row in ROWS), "|===", ""]
     ),
+    "YAML": "".join(
+        f"- {cells[0]}\n" + "".join(f"  {cell}\n" for cell in cells[1:])
+        for cells in ([f'{name}: "{value}"' for name, value in zip(COLUMNS, row, strict=True)]
+                      for row in ROWS)
+    ),
     "names in words": "\n".join(
         " | ".join(cells) for cells in ([name.replace("_", " ").title() for name in COLUMNS], *ROWS)
     ),
@@ -86,6 +92,56 @@ def test_rows_in_commands_documents_and_comments(rows_of, form):
 def test_a_command_whose_last_row_is_cut_is_refused(rows_of):
     with pytest.raises(EvidenceDamaged):
         rows_of(insert(ROWS).removesuffix(", 0);\n"))
+
+
+@cases("line", ["  temp_blks_written: 8\n", "  calls: 40\n"])
+def test_records_in_yaml_that_lack_a_field_are_refused(rows_of, line):
+    text = FORMS["YAML"]
+    number = text.count("\n") // 2 + (5 if "written" in line else 2)
+    lines = text.splitlines(keepends=True)
+    with pytest.raises(InputError):
+        rows_of("".join(lines[:number] + lines[number + 1 :]))
+
+
+#: psql with a query and its result, whose column names have no units.
+ECHOED = """\
+db=> select queryid, calls, total_exec_time as total_ms, {read} as temp_read,
+db->   s.temp_blks_written temp_written
+db-> from pg_stat_statements s order by temp_written desc;
+ queryid | calls | total_ms | temp_read | temp_written
+---------+-------+----------+-----------+--------------
+ 77      |     8 |   4000.5 |       800 |          960
+(1 row)
+"""
+
+
+def test_a_query_above_its_result_names_the_columns_behind_its_aliases(tmp_path):
+    (path := tmp_path / "rows.txt").write_text(ECHOED.format(read="temp_blks_read"))
+    counts = read_statements(path)
+    assert (counts.reads.count, counts.writes.count) == (100, 120)
+
+
+@cases("text", [ECHOED.format(read="temp_blks_read * 8192"), ECHOED.format(read="a.temp_read"),
+                "select temp_blks_read as temp_read, 1 from t;\n"
+                + ECHOED.format(read="shared_blks_read + temp_blks_read")])  # fmt: skip
+def test_an_alias_of_an_expression_has_no_unit(tmp_path, text):
+    (path := tmp_path / "rows.txt").write_text(text)
+    with pytest.raises(EvidenceIncomplete):
+        read_statements(path)
+
+
+def test_reads_that_an_export_lacks_are_those_of_one_pass(tmp_path):
+    (path := tmp_path / "rows.csv").write_text(
+        "query,calls,total_exec_time,temp_blks_written\nselect a,8,4000.5,960\n"
+    )
+    counts = read_statements(path)
+    assert (counts.reads.count, counts.writes.count, len(counts.notes)) == (120, 120, 1)
+    path.write_text(
+        "query,calls,total_exec_time,temp_blks_written,temp_blk_read_time,temp_blk_write_time\n"
+        "select a,8,4000.5,960,40.5,50.5\n"
+    )
+    with pytest.raises(EvidenceIncomplete):
+        read_statements(path)
 
 
 @cases("rounded", ["5.23E+18", "5.234567e18", "52345678..."])

@@ -144,6 +144,21 @@ def test_fio_in_a_log_is_read_and_two_outputs_are_not_mixed(tmp_path):
         resolve_storage(str(path))
 
 
+def test_runs_of_fio_that_measure_other_things_are_one_storage(tmp_path):
+    reads = fio(tmp_path / "r.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {})).read_text()
+    writes = fio(tmp_path / "w.json", ("write", "8k", 1, "write", 500, 90_000.0, {})).read_text()
+    (path := tmp_path / "both.txt").write_text(f"$ fio r.fio\n{reads}\n$ fio w.fio\n{writes}\n")
+    groups = resolve_storage(str(path)).groups
+    assert [(group.op, group.count) for group in groups] == [("read", 1000), ("write", 500)]
+    path.write_text(f"$ fio r.fio\n{reads}\n$ fio w.fio\n{writes[:-40]}\n")
+    with pytest.raises(EvidenceDamaged):
+        resolve_storage(str(path))
+    elsewhere = writes.replace('"rw"', '"filename": "/mnt/other/f", "rw"')
+    path.write_text(f"$ fio r.fio\n{reads}\n$ fio w.fio\n{elsewhere}\n")
+    with pytest.raises(EvidenceMixed):
+        resolve_storage(str(path))
+
+
 def test_fio_beside_other_results_is_read(tmp_path):
     path = fio(tmp_path / "fio.json", ("randread", "8k", 1, "read", 1000, 96_000.0, {}))
     document = json.loads(path.read_text())

@@ -15,6 +15,9 @@ _BESIDE = re.compile(
 _SEARCHED_MAX = 1000
 #: The end of a record; without any, as in PowerShell, blank lines end them.
 _RECORD_END, _BLANK = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*"), re.compile(r"\s*")
+#: A field of a record in YAML, which begins a record or not. Values of other forms do not match.
+_VALUE = r"(\w[\w$#]*) *:(?: +((?![|>\[{&*!#])[^#]*?))? *"
+_ITEM, _FIELD = re.compile(rf"( *)- {_VALUE}"), re.compile(rf"( +){_VALUE}")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time or a literal of a time, without its quotes.
 _TIME_IN_SQL = re.compile(
@@ -81,6 +84,28 @@ def beside(lines: list[str]) -> list[str] | None:
     if rest or any(list(record) != names for record in ended):
         return None
     return [*others, *as_lines(names, [list(record.values()) for record in ended])]
+
+
+def listed(lines: list[str]) -> list[str] | None:
+    """Records of a list in YAML as CSV; None for values of several lines, or that are no text."""
+    first = next((at for at, line in enumerate(lines) if _ITEM.fullmatch(line)), len(lines))
+    records: list[dict[str, str]] = []
+    indent = ""
+    for line in filter(str.strip, lines[first:]):
+        item, field = _ITEM.fullmatch(line), _FIELD.fullmatch(line)
+        if item and (not records or item[1] == indent):
+            indent, field = item[1], item
+            records.append({})
+        if field is None or len(field[1]) != len(indent) + 2 * (item is None):
+            return None
+        _, name, value = field.groups()
+        if name in records[-1]:
+            return None
+        records[-1][name] = (value or "").strip().strip("'\"")
+    names = list(records[0]) if records else []
+    if not EXPORTED_COLUMNS.search(" ".join(names)) or any(list(r) != names for r in records):
+        return None
+    return [*lines[:first], *as_lines(names, [list(record.values()) for record in records])]
 
 
 def stacked(lines: list[str]) -> list[str] | None:

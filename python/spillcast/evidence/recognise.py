@@ -330,7 +330,7 @@ KINDS: Sequence[EvidenceKind] = (
     _report(3.5, "a plan that counts bytes", "figures.refuse_byte_counts",
             "|".join([COUNTER_HEADING, *(counter for _, counter, _ in BYTE_COUNTERS)])),
     _report(1.6, "counts of ASH samples", "oracle.sample_shares.read_shares",
-            rf"{SAMPLE_COUNTS}(?=[\s\S]*^[^\w\n]*direct path (?:read|write) temp\b)"),
+            rf"{SAMPLE_COUNTS}(?=[\s\S]*^[^'\n]*\bdirect path (?:read|write) temp\b)"),
     _report(1.5, "waits by event", "oracle.awr.read",
             r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
             r"|direct path (?:read|write) temp(?:\s*</?t[dr]\b|['\"]? *[,;\t])"

@@ -46,7 +46,7 @@ EXPORTED_COLUMNS = re.compile(
 _KNOWN_NAMES = ("temp_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
 #: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
 _TABLE = re.compile(
-    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
+    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_(?:blks_|(?:\w+_)?(?:read|writ)))"
     rf"|(?=[^\n]{{,4000}}\b(?:{CALLS}|query|queryid|total_\w+)\b)"
     r"(?![^\n]{,4000}(?i:\bselect\b|\":))"
     rf"[^\n]{{,4000}}\b(?:temp_blks_\w+|{TEMP_BLOCKS})\"?[ \t]*[,;|\t])",

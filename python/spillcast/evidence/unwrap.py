@@ -115,7 +115,7 @@ _JSON_IN_CELL = re.compile(r'\{\s*+""')
 #: A quoted cell that is alone in its lines.
 _CELL = re.compile(r'^[ \t]*"((?>[^"]|"")*+)"[ \t]*$', re.MULTILINE)
 #: The beginning of a line of PostgreSQL's csvlog.
-CSV_LOG = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
+CSV_LOG = re.compile(r"\"?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40}\"?,")
 _NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 
@@ -321,7 +321,10 @@ def _indentation(lines: Lines) -> Lines:
     return dedent("\n".join(lines)).split("\n")
 
 
-_EXPORTS = exported_rows.inserts, exported_rows.beside, exported_rows.stacked
+_EXPORTS = (
+    *(exported_rows.inserts, exported_rows.beside, exported_rows.listed),
+    exported_rows.stacked,
+)
 #: The functions in the order of trial. Special tables precede general ones. Loggers are last,
 #: because a bar before all lines may belong to a table. Records come first: they are the longest
 #: texts, and most functions are slower.

@@ -1,6 +1,6 @@
 """Reads fio's JSON as a storage, and writes a recording as an iolog for fio."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import inf, prod
 from pathlib import Path
@@ -13,7 +13,7 @@ from spillcast import _core
 from spillcast.document import PrintedDocument
 from spillcast.errors import EvidenceMixed, TargetIncomplete
 from spillcast.evidence.numbers import FigureCheck, check_all, number_of
-from spillcast.gate import damaged, json_at, reading
+from spillcast.gate import damaged, json_at, json_values, reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.probe import moved_waits, plan
 from spillcast.storage.source import GRID
@@ -24,30 +24,57 @@ from spillcast.workspace import whole_file
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _JOB_HINT = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
 _EACH = "give the last of them, or of each run one, in a file of its own"
+_VERSION, _PLACES = "fio version", ("directory", "filename")
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage measured by fio. InputError if no job did reads or writes."""
     with reading(path, _HINT):
-        document, _ = json_at(text, text.index("{"))
-        if text.count('"fio version"') > 1:
-            raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
         try:
-            # A script may keep it beside other results.
-            objects = (value for value in document.values() if isinstance(value, dict))
-            document = next((value for value in objects if "fio version" in value), document)
-            given = document.get("global options", {})
-            clients = document.get("client_stats", ())
-            ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
-            jobs = [({**given, **job.get("job options", {})}, job) for job in ran]
-            groups = [group for options, job in jobs for group in _groups(options, job)]
-            version = str(document["fio version"])
+            documents = list(_documents(text))
+            runs = [
+                [group for options, job in _jobs(document) for group in _groups(options, job)]
+                for document in documents
+            ]
         except (AttributeError, TypeError) as error:
             raise damaged("a key has another type than fio writes") from error
+        cells = [{(g.op, g.size_class_bytes, g.depth, g.pattern) for g in run} for run in runs]
+        is_repeated = len(set().union(*cells)) < sum(map(len, cells))
+        if is_repeated or len({*map(_place, documents)}) > 1:
+            raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
+    groups = [group for run in runs for group in run]
     if not groups:
         raise TargetIncomplete("no job of fio has latencies of reads or writes", _HINT, path)
-    return Storage(path.stem, GRID, groups, {"fio": version})
+    return Storage(path.stem, GRID, groups, {"fio": str(documents[0][_VERSION])})
+
+
+def _documents(text: str) -> Iterator[Mapping[str, Any]]:
+    """The documents of one run each; a script may keep one beside other results."""
+    mark = f'"{_VERSION}"'
+    is_single = text.count(mark) == 1
+    values = [json_at(text, text.index("{"))[0]] if is_single else json_values(text, mark)
+    for value in values:
+        for document in value if isinstance(value, list) else [value]:
+            yield from filter(_is_document, [document, *document.values()])
+
+
+def _is_document(value: Any) -> bool:
+    return isinstance(value, dict) and _VERSION in value
+
+
+def _jobs(document: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """The options and the results of each job of a run."""
+    given = document.get("global options", {})
+    clients = document.get("client_stats", ())
+    ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
+    return [({**given, **job.get("job options", {})}, job) for job in ran]
+
+
+def _place(document: Mapping[str, Any]) -> str:
+    """The folders or devices of a run's files."""
+    jobs = _jobs(document)
+    return " ".join(str(options.get(name, "")) for options, _ in jobs for name in _PLACES)
 
 
 def _is_job(job: Mapping[str, Any]) -> bool:

@@ -65,6 +65,28 @@ def test_a_row_of_the_sum_is_no_event(tmp_path, last):
     assert (counts.elapsed_s, counts.reads.total_ns) == (pytest.approx(773), pytest.approx(418e9))
 
 
+BY_INSTANCE = """\
+   INST_ID SQL_ID        EVENT                                      COUNT(*)
+---------- ------------- ---------------------------------------- ----------
+         1 8km4n2cj01qtz                                                2211
+         1 8km4n2cj01qtz direct path read temp                           812
+         1 8km4n2cj01qtz direct path write temp                          404
+         2 8km4n2cj01qtz direct path read temp                            96
+"""
+
+
+@cases("group", ["inst_id, sql_id, event", "rollup (inst_id, sql_id, event)"])
+def test_counts_by_instance_and_event_add_up_unless_some_are_subtotals(tmp_path, group):
+    query = f"SQL> select inst_id, sql_id, event, count(*) from g{VIEW} group by {group};\n\n"
+    if "rollup" in group:
+        with pytest.raises(EvidenceUnsuited):
+            counts_of(tmp_path, query + BY_INSTANCE)
+        return
+    counts = counts_of(tmp_path, query + BY_INSTANCE)
+    assert counts.elapsed_s == pytest.approx(2211 + 812 + 404 + 96)
+    assert counts.reads.total_ns == pytest.approx((812 + 96) * 1e9)
+
+
 #: Columns that are not, or not only, counts of samples.
 OTHERS = {
     "count(*)*10": "count(*)*10",

@@ -48,6 +48,7 @@ _ON_CPU = re.compile(r"|(?:on )?cpu.*|null|-+", re.IGNORECASE)
 _COUNT = r"count\(\s*(?:[*\d]|sample_\w+)\s*\)"
 #: The name of a row that adds up the others, as of a rollup.
 _SUM = re.compile(r"|sum|total", re.IGNORECASE)
+_SUBTOTALS = re.compile(r"\b(?:rollup|cube|grouping\s+sets)\b", re.IGNORECASE)
 _TEMP = r"direct path (?:read|write) temp"
 
 
@@ -145,13 +146,15 @@ def _shares(tables: Sequence[ReportTable]) -> Iterator[Share]:
 def _counted_shares(tables: Sequence[ReportTable], text: str, interval_s: float) -> list[Share]:
     """The shares of events in the first table that counts their samples by the query in ``text``.
 
-    EvidenceDamaged if a count is no number.
+    EvidenceDamaged if a count is no number, EvidenceUnsuited if some are subtotals of others.
     """
     for table in tables:
         event = next((name for name in table.names if name in _EVENT), None)
         column = next((name for name in table.names if _is_count(name, text)), None)
         if event is None or column is None:
             continue
+        if len(table.names) > 2 and _SUBTOTALS.search(text):
+            raise EvidenceUnsuited("its counts include sums of other rows", HINT_SHARES)
         counted = [(row[event], _samples(row[event], row[column])) for row in table.rows]
         total = sum(count for _, count in counted)
         sums = [row for row in counted if 2 * row[1] == total and _SUM.fullmatch(row[0])]

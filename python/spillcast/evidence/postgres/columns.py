@@ -1,17 +1,19 @@
 """Columns of pg_stat_statements under the names, and in the units, that a query gives them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.numbers import Number, amount, rounded_number, seconds_of
+from spillcast.evidence.numbers import ZERO, FigureCheck, Number, amount, rounded_number, seconds_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.table_rows import CALLS, TEMP_BLOCKS
 
+NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 _TEMP = re.compile(TEMP_BLOCKS)
 _CALLS = re.compile(CALLS)
 #: Times of execution: their names up to version 12 and since, and common aliases.
@@ -27,6 +29,18 @@ _BLOCKS = {"b": 1.0} | {
 #: Names of the statement's text, and how such a text begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
+#: A query above its result, without one inside it, and how far from the beginning it ends.
+_QUERY = re.compile(
+    r"\bselect\b(?:(?!\bselect\b).)*?\bfrom\s+(?:\w+\.)?pg_stat_\w+", re.IGNORECASE | re.DOTALL
+)
+_QUERY_END = 1 << 16
+#: A column that a query shows as it is, under another name; a prompt may precede its line.
+_PROMPT = r"(?:[\w.]{1,63}[-(*'\"$][>#]\s*)?"
+_SELECTED = re.compile(
+    rf"(?:\bselect|,)\s+{_PROMPT}(?:\w+\.)?(temp_blks_(?:read|written))"
+    rf"\s+(?:as\s+)?\"?(\w+)\"?\s*(?=,|{_PROMPT}\bfrom\b)",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -62,9 +76,20 @@ class Alias:
         return None
 
 
-def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with the newest version's column names too; up to 12 all times are of execution."""
+def selected_columns(text: str) -> dict[str, str]:
+    """Columns by the names that the only query in a text gives them."""
+    queries = _QUERY.findall(text[:_QUERY_END])
+    pairs = _SELECTED.findall(queries[0].lower()) if len(queries) == 1 else ()
+    return {name: column for column, name in pairs}
+
+
+def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> dict[str, Any]:
+    """A row with the newest version's column names too; up to 12 all times are of execution.
+
+    ``columns`` are those that the export has under other names.
+    """
     row = {str(name).strip().lower(): value for name, value in row.items()}
+    row = {columns.get(name, name): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     aliases = [(alias, name) for name in row if (alias := Alias.of(name)) is not None]
     # Of several forms of a column, a sum in the smallest unit is the most exact.
@@ -113,3 +138,28 @@ def _quantity(alias: Alias, name: str, text: str) -> Number:
         hint = f"rename the column to {alias.column} if it counts blocks"
         raise EvidenceIncomplete(f"{name} has no unit: it may count blocks or bytes", hint)
     return number * alias.factor
+
+
+def with_total(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with the total time of its calls, even if only their mean was exported."""
+    mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
+    if "total_exec_time" in row or mean_ms is None or calls is None:
+        return row
+    mean_ms = mean_ms if isinstance(mean_ms, Number) else amount(mean_ms, "mean_exec_time")
+    return {**row, "total_exec_time": mean_ms * amount(calls, "calls")}
+
+
+def total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
+    """Checks that the mean time times the calls is the total, if all three are exported."""
+    total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
+    if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
+        return
+    mean_ms, total_ms = (_rounded(time) for time in (mean, total))
+    calls_words = f"{calls} calls of {mean_ms.value:.10g} ms"
+    total_words = f"a total of {total_ms.value:.10g} ms"
+    product = mean_ms * amount(calls, "calls")
+    yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
+
+
+def _rounded(time: Any) -> Number:
+    return time if isinstance(time, Number) else rounded_number(str(time)) or ZERO

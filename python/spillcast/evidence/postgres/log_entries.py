@@ -74,6 +74,10 @@ _AS_JSON = "export it as JSON: aws ... --output json, gcloud logging read --form
 _RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
 
 
+#: What grep prints between groups of lines.
+_BETWEEN_MATCHES = "--"
+
+
 @dataclass
 class LogEntry:
     """A message of the log, with its statement if the format has it in the same record."""
@@ -215,6 +219,8 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry.at = entry.at or at
         elif isinstance(line, str) and len({program_of(head), program_of(line)} - {None}) > 1:
             pass  # The line is of another program in the same log.
+        elif line == _BETWEEN_MATCHES:
+            pass
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # Removes the prefixes of shipper and server.
             text = line if line.startswith("\t") else _without_prefix(line, head)

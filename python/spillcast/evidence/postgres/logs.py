@@ -11,6 +11,7 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
+    EvidenceUnsuited,
     InputError,
     NoTempIo,
 )
@@ -51,6 +52,11 @@ _TEMP_FILE = re.compile(
     r"(?:temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+"
     r"|pgsql_tmp\d+\.\d+(?![\w./]*+\s?[\\\"'«»”]{,4}[,、] ?[^\W\d_]{1,20}:? ?0\b)).*"
 )
+#: A message that a file could not be written or read, and one that the file has been removed.
+_FAILURE = re.compile(
+    r"\bcould not \w+ (?:\w+ ){,3}\W?(?:base/)?pgsql_tmp|\bcould not \w+ temporary"
+)
+_ENGLISH = re.compile(r"temporary file: path")
 #: A size at the end of a log, which may be cut, and the length of the end that contains it.
 _LINE_LENGTH = 2048
 _LAST_SIZE = re.compile(r"temporary file: path [^\n]{,999}, size:? (\d+)\Z")
@@ -186,9 +192,13 @@ def _checked_logs(logs: Logs, path: Path) -> Logs:
                 _check_counted(pasted)
                 return Logs(1, plans=pasted)
     if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:
-        line = text[: unread.end()].rpartition("\n")[2]
+        line = text[: unread.end()].rpartition("\n")[2][:200]
+        if _FAILURE.search(line):
+            raise EvidenceUnsuited(f"an error about a temp file, and not its size: {line}", HINT)
         hint = "set lc_messages = 'C' if the log is in another language than English"
-        raise EvidenceDamaged(f"a line is not understood: {line[:200]}", hint)
+        if _ENGLISH.search(line):
+            hint = "give the log as the server wrote it"
+        raise EvidenceDamaged(f"a line is not understood: {line}", hint)
     if is_empty:
         files = format_count(logs.files, "file")
         raise NoTempIo(f"no temp file and no plan in {files}", HINT)

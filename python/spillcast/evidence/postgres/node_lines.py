@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 _ACTUAL = (
-    r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
+    r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>\.?\d++\.?\d*+))?"
     r" rows=(?P<rows>[\d.]+)(?: n?loops=(?P<loops>\d+))?"
 )
 _COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+)(?: width=(?P<width>\d+))?"

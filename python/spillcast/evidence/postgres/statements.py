@@ -20,17 +20,20 @@ from spillcast.errors import (
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import (
-    ZERO,
-    FigureCheck,
     Number,
     amount,
     check_all,
-    rounded_number,
     whole,
     with_decimal_points,
 )
 from spillcast.evidence.postgres import BLOCK_BYTES
-from spillcast.evidence.postgres.columns import in_standard_units, renamed
+from spillcast.evidence.postgres.columns import (
+    in_standard_units,
+    renamed,
+    selected_columns,
+    total_checks,
+    with_total,
+)
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
 from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selection, ambiguous
@@ -94,6 +97,8 @@ class StatementRow:
     maintenance: int | None
     #: A column that a forecast needs and the export lacks: its figure here is 0.
     missing: str | None = None
+    #: Whether the export has the blocks that were read.
+    has_reads: bool = True
     #: Standard deviation of the calls' times over their mean; None if unknown.
     spread: float | None = None
     #: How many samples of sessions showed it running, and the most parallel workers in any of them.
@@ -134,6 +139,7 @@ class StatementRow:
             per_gather=_integer(values, PER_GATHER, WORKERS_MAX),
             maintenance=_integer(values, MAINTENANCE, WORKERS_MAX),
             missing=_missing(values),
+            has_reads="temp_blks_read" in values,
             spread=_spread(values),
             looks=values.get("looks", 0),
             workers_seen=values.get("workers_seen", 0),
@@ -148,19 +154,21 @@ class StatementRow:
 def read_rows(path: Path) -> list[StatementRow]:
     """The statements of an export. InputError if it is cut, damaged or lacks columns."""
     with reading(path, HINT):
-        text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
+        whole_text = text_of(path, bytes_max=_BYTES_MAX)
+        text = table_of(unwrapped(whole_text))
         if text.count("\n") > _LINES_MAX:
             raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
-        named = _with_points([renamed(row) for row in rows_of(text)])
+        columns = selected_columns(whole_text)
+        named = _with_points([renamed(row, columns) for row in rows_of(text)])
         if not named:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
         rows = list(_of_one_export(named))
         is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
-        for name in ("calls", "temp_blks_written", *(TEMP_TIMES * is_timed)):
+        for name in ("calls", "temp_blks_written", *(("temp_blks_read", *TEMP_TIMES) * is_timed)):
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"pg_stat_statements without {name}")
-        rows = [_with_total(in_standard_units(row)) for row in rows]
-        check_all(held for row in rows for held in _total_checks(row))
+        rows = [with_total(in_standard_units(row)) for row in rows]
+        check_all(held for row in rows for held in total_checks(row))
         return merged(_without_sums([StatementRow.of(row) for row in rows]))
 
 
@@ -172,15 +180,6 @@ def _without_sums(rows: list[StatementRow]) -> list[StatementRow]:
     return others if is_sum else rows
 
 
-def _with_total(row: dict[str, Any]) -> dict[str, Any]:
-    """A row with the total time of its calls, even if only their mean was exported."""
-    mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
-    if "total_exec_time" in row or mean_ms is None or calls is None:
-        return row
-    mean_ms = mean_ms if isinstance(mean_ms, Number) else amount(mean_ms, "mean_exec_time")
-    return {**row, "total_exec_time": mean_ms * amount(calls, "calls")}
-
-
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows with 93250.25 in place of 93 250,25, 93.250,25 or 93,250.25."""
     cells = [cell for row in rows for cell in row.values() if isinstance(cell, str)]
@@ -188,22 +187,6 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     joined = with_decimal_points("\n".join(re.sub(r"[\s']", "", number) for number in numbers))
     pointed = dict(zip(numbers, joined.replace(",", "").splitlines(), strict=True))
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
-
-
-def _total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
-    """Checks that the mean time times the calls is the total, if all three are exported."""
-    total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
-    if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
-        return
-    mean_ms, total_ms = (_rounded(time) for time in (mean, total))
-    calls_words = f"{calls} calls of {mean_ms.value:.10g} ms"
-    total_words = f"a total of {total_ms.value:.10g} ms"
-    product = mean_ms * amount(calls, "calls")
-    yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
-
-
-def _rounded(time: Any) -> Number:
-    return time if isinstance(time, Number) else rounded_number(str(time)) or ZERO
 
 
 def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
@@ -254,7 +237,8 @@ def _missing(values: Mapping[str, Any]) -> str | None:
         value = values.get(name)
         if isinstance(value, Number) and value.value and value.spread > _ROUNDING_MAX:
             return f"exact {name}"
-        if name not in values:
+        # A statement without its reads has assumed ones.
+        if name not in values and name != "temp_blks_read":
             return name
     return None
 
@@ -288,6 +272,10 @@ _UNTIMED = (
 )
 #: The remedy if the server is too old for that.
 _NO_TIMES = f"PostgreSQL 15 or newer times temp I/O, as temp_blk_read_time; {_FROM}"
+#: A sort or a batch of a hash is read once; rows that are stored may be read several times.
+READ_ONCE = (
+    "blocks read: the export lacks temp_blks_read, so each temp block is assumed to be read once"
+)
 _RARE = "forecast a plan of a call that does, or a log with log_temp_files = 0"
 #: The remedy for more I/O than the processes could do.
 _MORE_PROCESSES = (
@@ -334,7 +322,8 @@ def counts_of_row(
     other Refusals as for ``read_statements``.
     """
     elapsed_s = _call_s(row, elapsed_s)
-    read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
+    read_blocks = row.read_blocks if row.has_reads else row.written_blocks
+    read, written = (round(blocks / row.calls) for blocks in (read_blocks, row.written_blocks))
     if not read + written:
         rare = f"{format_count(row.blocks, 'temp block')} in {format_count(row.calls, 'call')}"
         raise NotSpilled(f"{rare}: most of its calls do not spill", _RARE)
@@ -353,6 +342,7 @@ def counts_of_row(
         (_NOT_TIMED, _NO_TIMES if row.read_s is None else _UNTIMED) if timed else None,
         other_s=other_s / shared.upper,
         statement=CountedStatement(row.queryid, row.query, row.calls, 1, row.spread),
+        notes=() if row.has_reads else (READ_ONCE,),
     )
 
 

@@ -47,6 +47,7 @@ from spillcast.evidence.postgres.statements import (
     HINT,
     MAINTENANCE,
     PER_GATHER,
+    READ_ONCE,
     StatementRow,
     counts_of_row,
     merged,
@@ -101,6 +102,7 @@ def rank_postgres(
                 *(source, None, statements, request.targets, request.confidence),
                 record=record,
                 counted=rows,
+                unseen=[Unseen("reads", READ_ONCE)] * any(not row.has_reads for row in rows),
             )
         return _of_logs(path, request)
     if server and "=" not in server and "://" not in server:
