@@ -245,7 +245,7 @@ def _partitions(
         who = identity_of_trace(path).named(database)
         _identify(row, TRACE, who)
         read = read_trace(path)
-        row["damaged"], row["is_part"] = read.damaged_count(), read.is_part
+        row["damaged"], row["is_part"] = read.total("damaged"), read.is_part
         row["damage"] = [
             {"line": d["line"], "what": d["what"]} for d in read.damaged()[:_DAMAGE_KEPT]
         ]

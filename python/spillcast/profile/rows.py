@@ -177,7 +177,7 @@ def of_trace_rows(
     for row in rows:
         source, line = row["longest_at"]
         row["longest_at"] = f"{read.paths[source]}:{line}"
-        row["count_share"] = row["count"] / read.waits()
+        row["count_share"] = row["count"] / read.total("waits")
         row["share"] = row["total_us"] / elapsed_us if elapsed_us else None
         if "second" in by:
             row["second"] -= first_second

@@ -38,7 +38,7 @@ def of_traces(
     sessions = read.sessions()
     elapsed_us = read.elapsed_us()
     _name_groups(read)
-    waits = read.waits()
+    waits = read.total("waits")
     # There may be a group for each second: each is freed when its row is created.
     groups = read.groups[::-1]
     read.groups.clear()
@@ -93,8 +93,8 @@ def _name_groups(read: Traces) -> None:
 def trace_warnings(read: Traces) -> list[str]:
     """Warnings about lines and time that the profile of a trace lacks or counts twice."""
     warnings = [*repeated_notes(read.repeated), *read.ended()]
-    unmeasured = read.unmeasured()
-    if damaged := read.damaged_count() - unmeasured:
+    unmeasured = read.total("waits_unmeasured")
+    if damaged := read.total("damaged") - unmeasured:
         warnings.append(f"not in the profile: {format_count(damaged, 'damaged line')}")
     if unmeasured:
         text = "with an impossible time (ela= below zero): counted apart, in no row"

@@ -126,7 +126,7 @@ class Traces:
             if -session["unaccounted_us"] > max(_OVERLAP_SHARE * session["elapsed_us"], _TICK_US)
         )
         left_us = sum(max(session["unaccounted_us"], 0) for session in self.sessions())
-        if not over_us and self.waits() and left_us > _UNEXPLAINED_SHARE * self.elapsed_us():
+        if not over_us and self.total("waits") and left_us > _UNEXPLAINED_SHARE * self.elapsed_us():
             left, whole = (format_duration(us / 1e6) for us in (left_us, self.elapsed_us()))
             text = f"{left} of {whole} are neither waits nor CPU time of calls"
             return f"{text}: lines are missing, a call goes on, or times are damaged"
@@ -201,9 +201,12 @@ class Traces:
             "leave these out: --by second shows when they end",
         )
 
-    def waits(self) -> int:
-        """The number of waits in all files."""
-        return sum(file["waits"] for file in self.files)
+    def total(self, name: str) -> int:
+        """The sum of a number over all files: of its ``waits``, ``damaged`` lines and the like.
+
+        ``waits_unmeasured`` are of impossible length: in no group and in no sum of time.
+        """
+        return sum(file[name] for file in self.files)
 
     def damaged(self) -> list[dict[str, Any]]:
         """The first damaged lines of each file, with a description of the damage."""
@@ -212,14 +215,6 @@ class Traces:
             for path, file in zip(self.paths, self.files, strict=True)
             for line, problem in file["damage"]
         ]
-
-    def damaged_count(self) -> int:
-        """The total number of damaged lines."""
-        return sum(file["damaged"] for file in self.files)
-
-    def unmeasured(self) -> int:
-        """The number of waits of impossible length, which are in no group and in no sum of time."""
-        return sum(file["waits_unmeasured"] for file in self.files)
 
     @property
     def open_s(self) -> float:

@@ -234,7 +234,7 @@ def _about_traces(traces: Traces) -> list[Fact]:
             "evidence": f"{format_count(len(traces.paths), 'extended SQL trace')} (10046)",
             "files": _listed_files(traces.paths),
             "sessions": f"{len(traces.sessions()):,}",
-            "lines": f"{lines:,}, {traces.damaged_count():,} of them damaged" if lines else None,
+            "lines": f"{lines:,}, {traces.total('damaged'):,} of them damaged" if lines else None,
         }
     )
 
