@@ -11,8 +11,9 @@ from cases import cases
 from spillcast.engines.postgres.rank import of_logs, rank_postgres
 from spillcast.engines.ranking import RankRequest
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed
-from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.logs import counts_of_logs, read_logs
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.evidence.selection import Selection
 
 #: Order in which PostgreSQL 15 removed the files of a hash join of 8 batches; then the next call.
 JOIN = (6, 13, 5, 12, 0, 7, 2, 9, 3, 10, 1, 8, 4, 11)
@@ -484,3 +485,13 @@ def test_smaller_files_that_the_log_may_omit_are_noted(tmp_path):
     assert any("log_temp_files" in note for note in read_logs(path).notes)
     path.write_text(path.read_text().replace("size 70000000", "size 8192"))
     assert not read_logs(path).notes
+
+
+def test_a_file_without_a_statement_may_be_of_a_worker_of_another_call(logs_of):
+    at = "2026-11-23 10:00:01.100 UTC"
+    line = f'{at} [{{0}}] LOG:  temporary file: path "b/pgsql_tmp{{0}}.0", size 819200\n'
+    call = f"{line.format(42)}{at} [42] LOG:  duration: 2331.5 ms  statement: select 1\n"
+    logs = logs_of(call), logs_of(call + line.format(43))
+    alone, beside = (counts_of_logs(each, Selection(item=1)) for each in logs)
+    assert alone.operations == beside.operations == 200
+    assert len(beside.notes) == len(alone.notes) + 1

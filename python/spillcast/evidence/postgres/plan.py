@@ -64,7 +64,9 @@ _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts 
 #: If an excerpt's first node took at least this share of the run, omitted nodes hardly spilled.
 _EXCERPT_SHARE = 0.95
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
-_ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
+_ELAPSED = "give the time of the query with --elapsed, such as --elapsed 812ms"
+#: Values that only a node that ran has.
+_RAN = frozenset(("Sort Method", "Disk Usage"))
 
 
 def read_plan(
@@ -300,13 +302,11 @@ def elapsed_of(document: Mapping[str, Any]) -> float:
     """The time (s) of the query. InputError if the plan lacks figures of ANALYZE."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
-        reason = (
-            "its first node has no actual rows, though it was run"
-            if "Execution Time" in document
-            or any({*node.values} & {"Sort Method", "Disk Usage"} for node in nodes_of(plan).walk())
-            else "a plan without ANALYZE: it was not run"
-        )
-        raise EvidenceIncomplete(reason)
+        nodes = nodes_of(plan).walk()
+        if "Execution Time" in document or any(_RAN & {*node.values} for node in nodes):
+            problem = "its first node has no actual rows, though it was run"
+            raise EvidenceIncomplete(problem, _ELAPSED)
+        raise EvidenceIncomplete("a plan without ANALYZE: it was not run")
     if (elapsed_ms := _elapsed_ms(document)) is None:
         if "Excerpt" in document:
             raise EvidenceIncomplete(CUT)

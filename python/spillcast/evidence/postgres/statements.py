@@ -347,8 +347,10 @@ def counts_of_row(
 
 
 def _call_s(row: StatementRow, elapsed_s: float | None) -> float:
-    if row.missing and not (elapsed_s and row.missing.endswith(_OF_FORECASTS[-1])):
-        raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", HINT)
+    is_time = row.missing is not None and row.missing.endswith(_OF_FORECASTS[-1])
+    if row.missing and not (elapsed_s and is_time):
+        hint = f"give the time of a call with --elapsed, or {HINT}" if is_time else HINT
+        raise EvidenceIncomplete(f"pg_stat_statements without {row.missing}", hint)
     return elapsed_s or row.elapsed_s / row.calls
 
 

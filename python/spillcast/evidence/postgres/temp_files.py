@@ -401,6 +401,11 @@ def counts_of_files(
         )
     blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
     query = call[0].query
+    if query and any(each is not call and not each[0].query for each in by_call.values()):
+        notes = [
+            *notes,
+            "temp files without a statement, which its parallel workers may have written",
+        ]
     processes = len({file.process for file in call})
     return counts_of_blocks(
         elapsed_s,
