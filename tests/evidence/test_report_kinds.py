@@ -13,6 +13,7 @@ from spillcast.errors import (
     EvidenceContradictory,
     EvidenceDamaged,
     EvidenceIncomplete,
+    EvidenceMixed,
     InputError,
     Refusal,
     SelectionEmpty,
@@ -194,6 +195,8 @@ def test_a_histogram_bounds_the_time(figures):
     assert (temp.reads.count, temp.writes.count) == (200, 200)
     assert temp.time_bounds.lower == pytest.approx(2 * 0.1 * 4)
     assert temp.time_bounds.upper == pytest.approx(2 * 0.1 * 9)
+    with pytest.raises(EvidenceMixed):
+        figures(rows + "DIRECT PATH READ TEMP,8,100\n", elapsed_s=60)
 
 
 TITLED = """\

@@ -127,8 +127,8 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
     """
     views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[EventWaits]]]] = {}
     for table in tables:
-        rows = list(_rows(table))
-        if (columns := _wait_columns(table, rows)) is None:
+        cells = list(_rows(table))
+        if (columns := _wait_columns(table, cells)) is None:
             continue
         table.check_distinct(columns.event, columns.count, columns.total, columns.mean)
         by_owner: dict[str, list[EventWaits]] = {}
@@ -138,7 +138,7 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
         of_instances = _INSTANCE in table.names
         owners = list(filter(_OWNER.fullmatch, table.names))
         owner = _ALL_INSTANCES if of_instances else ""
-        for row in rows:
+        for row in cells:
             owner = " ".join(filter(None, (row.get(name) for name in owners))) or owner
             if of_instances and owner != _ALL_INSTANCES:
                 continue
@@ -155,16 +155,18 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
             yield from (_without_total(_once(waits)) for waits in by_owner.values())
     for columns, by_owner in views.values():
         for owner, waits in by_owner.items():
-            waits = _of_buckets(waits) if columns.in_buckets else waits
-            yield WaitList(_once(waits), owner=owner)
+            rows = _once(waits, of_buckets=columns.in_buckets)
+            yield WaitList(_of_buckets(rows) if columns.in_buckets else rows, owner=owner)
 
 
-def _once(waits: Sequence[EventWaits]) -> Sequence[EventWaits]:
-    """The waits. InputError if an event of temp files has several rows."""
-    temp = [wait.event.lower() for wait in WaitList(waits).temp]
+def _once(waits: Sequence[EventWaits], *, of_buckets: bool = False) -> Sequence[EventWaits]:
+    """The waits. InputError if an event of temp files, or its bucket, has several rows."""
+    temp = [
+        (wait.event.lower(), wait.mean if of_buckets else None) for wait in WaitList(waits).temp
+    ]
     if len(temp) > len(set(temp)):
         raise EvidenceMixed(
-            f"several rows of {temp[0]}: of snapshots, sessions or instances",
+            f"several rows of {temp[0][0]}: of snapshots, sessions or instances",
             "keep the rows of one, or add them up",
         )
     return waits
@@ -176,7 +178,7 @@ def _of_buckets(waits: Sequence[EventWaits]) -> list[EventWaits]:
     for wait in waits:
         former = by_event.get(wait.event, EventWaits(wait.event, ZERO, ZERO, None, None))
         count, total = former.count + wait.count, former.total + wait.total
-        by_event[wait.event] = replace(wait, count=count, total=total)
+        by_event[wait.event] = replace(wait, count=count, total=total, mean=None)
     return list(by_event.values())
 
 
@@ -309,7 +311,7 @@ def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
         lower_s = total.value / 2 if total.value > columns.total_unit_s else 0.0
         count = number_of(row.get(_BUCKET_COUNT, "")) or ZERO
         bucket = Number((lower_s + total.value) / 2, lower_s, total.value)
-        return EventWaits(row[columns.event], count, bucket * count, None, None)
+        return EventWaits(row[columns.event], count, bucket * count, bucket, None)
     mean = seconds(columns.mean, columns.mean_unit_s)
     count = ZERO if columns.count is None else number_of(row.get(columns.count, "")) or ZERO
     if columns.is_mean:
