@@ -244,6 +244,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     ),
     (re.compile(r"(?:Planned Partitions|Buckets|Batches|Disk Usage): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
+    (re.compile(r"Output: .*"), lambda m: {"Output": m[0]}),
 )
 #: Lines with expressions and names, which may contain anything, even text that looks like figures.
 SKIPPED = re.compile(

@@ -263,15 +263,16 @@ def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int
     more often than its input, or for another scan of a common table expression.
     """
     size = -(-1024 * int(values.get("Maximum Storage", 0)) // BLOCK_BYTES)
-    runs = made = max(1, int(values.get("Actual Loops", 1)))
+    # A scan that never ran shows the size that others stored.
+    runs = made = int(values.get("Actual Loops", 1))
     if values["Node Type"] == "Materialize":
         made = max(
             (int(child.get("Actual Loops", 1)) for child in values.get("Plans", ())), default=1
         )
     elif values["Node Type"] == "CTE Scan":
         name = str(values.get("CTE Name"))
-        made = int(name not in scanned)
-        scanned.add(name)
+        made = min(runs, int(name not in scanned))
+        scanned.update([name] * made)
     else:
         return size * runs, size * runs
     return size * max(runs - made, 0), size * made
@@ -285,11 +286,10 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     # Lines of workers may be missing: each execution counts as the mean of those shown.
     runs = max(1.0, values.get("Actual Loops", 1) / shown)
     size_bytes: float = 1024.0 * size_kib * runs
-    inputs = values.get("Plans", ())
+    inputs = [child for child in values.get("Plans", ()) if "Subplan Name" not in child]
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
-    joined = sum("Subplan Name" not in child for child in inputs)
-    if batches > 1 and (joined > 2 or not values["Node Type"].endswith("Hash Join")):
-        place = f"below {values['Node Type']}, which has {joined} inputs"
+    if batches > 1 and (len(inputs) > 2 or not values["Node Type"].endswith("Hash Join")):
+        place = f"below {values['Node Type']}, which has {len(inputs)} inputs"
         missing = "lines or their indentation are missing"
         raise ValueError(f"a hash is {place}, and not in a join of two: {missing}")
     for child in inputs if batches > 1 else ():

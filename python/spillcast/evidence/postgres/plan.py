@@ -220,7 +220,9 @@ def counts_of_plan(
             document=document,
             plan=spills,
         )
-    return bounded_by_sizes(counts, spills, top) if SIZES_NOTE in counts.notes else counts
+    if SIZES_NOTE not in counts.notes:
+        return counts
+    return bounded_by_sizes(counts, top, {**(settings or {}), **plan_settings})
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:

@@ -1,98 +1,83 @@
-"""A plan without BUFFERS: bounds of temp I/O from sizes on disk, and what has no size."""
+"""A plan without BUFFERS: bounds of its temp I/O, and what it does not show at all."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
-from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HINT
-from spillcast.evidence.postgres.nodes import Node, sized
-from spillcast.evidence.postgres.spills import inner_sorts, input_of
-from spillcast.evidence.postgres.work_memory import PlanSpills
+from spillcast.evidence.postgres.node_bounds import WorkMem, fits, plan_bounds
+from spillcast.evidence.postgres.nodes import Node, by_process
+from spillcast.evidence.postgres.spills import inner_sorts, input_of, size_of_setting
 
-#: The assumed work_mem if no setting is known: a quarter of PostgreSQL's default.
-_WORK_MEM_BYTES = 1 << 20
+#: The default of work_mem, and the least value that the server accepts.
+_WORK_MEM, _WORK_MEM_MIN_BYTES = "4MB", 64 << 10
 #: Nodes that store rows, in temp files if they are many; only PostgreSQL 18 prints how many.
 _STORES = frozenset(("CTE Scan", "Function Scan", "Materialize", "Recursive Union", "WindowAgg"))
-#: The least share of its size that a hash aggregate reads: its tapes reserve 8 blocks at least
-#: (src/backend/utils/sort/logtape.c), and may use one of them.
-_AGGREGATE_READ = 1 / 8
-#: How often nodes other than sorts write: hash aggregates wrote 1.6 to 1.9 times the size of their
-#: files in versions 13 to 17, parallel hash joins 1.25 times the size of their rows.
-_OTHER_TIMES = 2
 
 
-def bounded_by_sizes(counts: Counts, spills: PlanSpills | None, top: Node) -> Counts:
-    """The counts by sizes on disk between two bounds: merges and batches rewrite data.
-
-    A process whose size is missing wrote nothing, or up to twice the mean of the others.
-    """
-    work_mem_bytes = (spills and spills.current_bytes) or _WORK_MEM_BYTES
-    passes = [spill.passes_with(work_mem_bytes) for spill in (spills.spills if spills else ())]
-    times = max((count or _OTHER_TIMES for count in passes), default=_OTHER_TIMES)
-    missing = _missing_share(top)
-    unread = sum(map(_unread_blocks, top.walk())) / max(top.all_temp.read, 1)
-    if times == 1 and not missing and not unread:
+def bounded_by_sizes(counts: Counts, top: Node, settings: Mapping[str, str]) -> Counts:
+    """The counts by sizes on disk between the fewest and the most blocks that fit the plan."""
+    bounds = plan_bounds(top, work_mem_of(top, settings))
+    least = _with_blocks(counts, bounds.reads_min, bounds.writes_min)
+    reads = max(counts.reads.count, bounds.reads_min)
+    writes = max(counts.writes.count, bounds.writes_min)
+    counts = _with_blocks(counts, reads, writes)
+    most = _with_blocks(counts, max(bounds.reads_max, reads), max(bounds.writes_max, writes))
+    if least == most:
         return counts
-    reason = "a plan without BUFFERS does not show how much of the sorted rows was read"
-    if times > 1:
-        reason = "a plan without BUFFERS does not show how often rows were written: "
-        reason += f"1 to {times} times"
-    if missing:
-        reason = "the plan lacks the sizes of some processes' temp files"
-
-    def scaled(reads: float, writes: float) -> Counts:
-        return replace(
-            counts,
-            reads=counts.reads.scaled(1.0, reads),
-            writes=counts.writes.scaled(1.0, writes),
-        )
-
-    fewest, most = 1 - missing, times * (1 + missing)
-    least = scaled(fewest * (1 - unread), fewest)
-    return replace(counts, io_bounds=Bounds(least, scaled(most, most), reason, HINT))
+    reason = "a plan without BUFFERS shows sizes on disk, not how often rows were written and read"
+    if any(node.values.get("Hash Batches", 1) > 1 for node in top.walk()):
+        reason += "; the width of rows in the files of a hash join is an estimate of the planner"
+    return replace(counts, io_bounds=Bounds(least, most, reason, HINT))
 
 
-def _unread_blocks(node: Node) -> float:
-    """The most blocks of a node's files that it did not read.
+def _with_blocks(counts: Counts, read: float, written: float) -> Counts:
+    reads, writes = (
+        OpCounts(count, count * BLOCK_BYTES, ops.total_ns if count else 0)
+        for ops, count in ((counts.reads, round(read)), (counts.writes, round(written)))
+    )
+    return replace(counts, reads=reads, writes=writes)
 
-    The last merge of a sort reads only the rows that the node above fetches.
+
+def work_mem_of(top: Node, settings: Mapping[str, str]) -> WorkMem:
+    """The work_mem of the run.
+
+    A plan with SETTINGS shows each value that is not the default. Without, a sort in memory shows
+    that it had at least as much.
     """
-    if "Disk Usage" in node.values:
-        return (1 - _AGGREGATE_READ) * node.temp.read
-    below = input_of(node)
-    if node.kind != "Sort" or node.rows_in_all >= below.rows_in_all:
-        return 0.0
-    return (1 - node.rows_in_all / below.rows_in_all) * node.temp.read
-
-
-def _missing_share(top: Node) -> float:
-    """The share of temp blocks that count for processes whose sizes are missing in the plan."""
-    missing = 0.0
-    for node in top.walk():
-        shown, ran = len(sized(node.values)), int(node.values.get("Actual Loops", 1))
-        if 0 < shown < ran <= node.processes:
-            missing += node.temp.written * (1 - shown / ran)
-    return missing / top.all_temp.written
+    if settings:
+        size_bytes = size_of_setting(settings.get("work_mem", _WORK_MEM))
+        return WorkMem(size_bytes, size_bytes)
+    sorted_kib = (
+        values.get("Sort Space Used", 0)
+        for node in top.walk()
+        for values in by_process(node.values)
+        if values.get("Sort Space Type") == "Memory"
+    )
+    return WorkMem(max(_WORK_MEM_MIN_BYTES, 1024 * int(max(sorted_kib, default=0))), inf)
 
 
 def uncounted(top: Node) -> Sequence[str]:
-    """Sentences about temp I/O that sizes on disk do not show."""
+    """Sentences about temp I/O that sizes on disk do not show, or only in the upper bound."""
     notes = []
-    batched = any(
-        node.values.get("Hash Batches", 1) > 1 and "Plan Width" not in node.values
-        for node in top.walk()
-    )
-    if batched:
+    nodes = [node for node in top.walk() if node.values.get("Actual Loops", 1)]
+    no_width = any("Plan Width" not in node.values for node in nodes)
+    if no_width and any(node.values.get("Hash Batches", 1) > 1 for node in nodes):
         notes.append(
-            "without costs, the width of rows is unknown: files of hash joins do not count"
+            "without costs, the width of rows is unknown: in files of hash joins only the headers "
+            "of rows count"
         )
-    stores = {node.kind for node in top.walk() if _lacks_stored_size(node)}
-    if stores:
+    if stores := {node.kind for node in nodes if _lacks_stored_size(node)}:
         kinds = ", ".join(sorted(stores))
-        notes.append(f"rows that {kinds} stored may be on disk without a size: they do not count")
-    stored = {node.kind for node in top.walk() if node.values.get("Storage") == "Disk"}
-    if "WindowAgg" in stored:
-        notes.append("a WindowAgg may read rows on disk again for each row: this does not count")
+        counted = "they do not count" if no_width else "only the upper bound counts them"
+        notes.append(f"rows that {kinds} stored may be on disk without a size: {counted}")
+    if any(_may_sort_unseen(node) for node in nodes):
+        notes.append(
+            "a call of an aggregate with DISTINCT or ORDER BY sorts its input, which only VERBOSE "
+            "shows: it does not count"
+        )
     return notes
 
 
@@ -102,3 +87,10 @@ def _lacks_stored_size(node: Node) -> bool:
     An aggregate sorts its input once more for each further sort key of its grouping sets.
     """
     return (node.kind in _STORES and "Storage" not in node.values) or inner_sorts(node) > 0
+
+
+def _may_sort_unseen(node: Node) -> bool:
+    """Whether the calls of an aggregate are not shown, and may sort more than a little."""
+    is_shown = "Output" in node.values or node.values.get("Partial Mode", "Simple") != "Simple"
+    is_sorting = node.kind == "Aggregate" and node.values.get("Strategy") in {"Plain", "Sorted"}
+    return is_sorting and not is_shown and not fits(input_of(node), _WORK_MEM_MIN_BYTES)

@@ -118,7 +118,7 @@ def spills_of(top: Node, hash_mem_multiplier: float | None = None) -> list[NodeS
         if hashed is not None:
             spill = replace(_hash(hashed, least, balanced=balanced), taken=most)
         elif node.kind == "Sort":
-            spill = _sort(node, older)
+            spill = sort_spill(node, older)
         elif sorts := inner_sorts(node):
             spill = _inner_sort(node, sorts, older)
         elif "HashAgg Batches" in node.values:
@@ -224,7 +224,7 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> NodeSpill:
     )
 
 
-def _sort(node: Node, older: bool) -> NodeSpill:
+def sort_spill(node: Node, older: bool) -> NodeSpill:
     """The largest of the sorts of a node's processes."""
     disk = [1024 * int(kib) for kib in sorts_kib(node.values)]
     # A limit takes only some of the rows, so the rows that were sorted are counted below the sort.

@@ -16,6 +16,8 @@ State = Literal["multi-pass", "one-pass", "spills", "none"]
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 #: A row's entry in the array that is sorted.
 SLOT_BYTES = 24
+#: The least length of the array that is sorted (src/backend/utils/sort/tuplesort.c).
+_SLOTS_MIN = 1024
 POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
 #: A margin: servers of versions 15 and 18 took up to a tenth more memory than is computed here.
@@ -28,21 +30,31 @@ def merge_order(work_mem_bytes: int) -> int:
 
 
 def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
-    """How often a sort writes all its rows; 0 if they fit.
+    """How often a sort writes all its rows; 0 if they fit. The last merge writes nothing."""
+    if rows <= work_mem_bytes / (SLOT_BYTES + tuple_bytes):
+        return 0
+    return merge_passes(sorted_runs(rows, tuple_bytes, work_mem_bytes), work_mem_bytes)
 
-    The last merge writes nothing. A run takes the memory that is left by the slots, whose number
-    stays as it was when memory first became full, and by a block for each tape.
+
+def sorted_runs(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
+    """The number of runs that a sort on disk writes before it merges them.
+
+    A run takes the memory that is left by the slots, whose number stays as it was when memory first
+    became full, and by a block for each tape, if these fit beside the slots. It ends with the row
+    that exceeds this memory.
     """
     slots = work_mem_bytes / (SLOT_BYTES + tuple_bytes)
-    if rows <= slots:
-        return 0
-    tapes = merge_order(work_mem_bytes)
-    in_run = slots
-    if tapes * BLOCK_BYTES + slots * SLOT_BYTES < work_mem_bytes:
-        in_run = max(1.0, slots - tapes * BLOCK_BYTES / tuple_bytes)
-    runs = ceil(rows / in_run)
+    left_bytes = work_mem_bytes - SLOT_BYTES * max(slots, _SLOTS_MIN)
+    tapes_bytes = merge_order(work_mem_bytes) * BLOCK_BYTES
+    if tapes_bytes < left_bytes:
+        left_bytes -= tapes_bytes
+    return ceil(rows / ceil(max(1.0, left_bytes) / tuple_bytes if tuple_bytes else slots))
+
+
+def merge_passes(runs: int, work_mem_bytes: int) -> int:
+    """How often rows in so many sorted runs are written, unless the last merge is stored."""
     # The tolerance cancels rounding errors, which may raise a whole number to the next.
-    return ceil(log(runs) / log(tapes) - 1e-9)
+    return ceil(log(max(runs, 1)) / log(merge_order(work_mem_bytes)) - 1e-9)
 
 
 def hash_bytes(rows: float, tuple_bytes: float) -> int:
