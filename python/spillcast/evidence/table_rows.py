@@ -252,6 +252,8 @@ def records_of(document: Any) -> list[dict[str, Any]]:
 
 #: Non-ASCII blanks that clients and browsers write between words and digits.
 BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
+#: The number of columns or rows that a cell spans.
+_SPAN = re.compile(r"[1-9]\d{,4}")
 #: The maximum number of columns that a cell may span, or in which cells may span rows.
 _COLUMNS_MAX = 100
 #: Rows of a table: cells with their tags.
@@ -289,11 +291,9 @@ class _Page(HTMLParser):
             self._rows.append([])
         elif tag in ("td", "th"):
             self._cell, self._tag = "", tag
-            spans = dict(attrs)
-            columns, rows = (
-                int(text) if re.fullmatch(r"[1-9]\d{,4}", text := spans.get(name) or "") else 1
-                for name in ("colspan", "rowspan")
-            )
+            texts = dict(attrs)
+            spans = (texts.get(name) or "" for name in ("colspan", "rowspan"))
+            columns, rows = (int(text) if _SPAN.fullmatch(text) else 1 for text in spans)
             self._span = min(columns, _COLUMNS_MAX), rows
         elif tag == "br" and self._cell is not None:
             self._cell += "\n"

@@ -97,7 +97,11 @@ def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> 
     named = {alias.column: row[name] for alias, name in aliases}
     named |= {"query": texts[0]} if texts else {}
     named |= {"queryid": row["query_id"]} if "query_id" in row else {}
-    return {**named, **{re.sub("_time_ms$", "_time", name): row[name] for name in row}}
+    plain = {
+        name.removesuffix("_ms") if name.endswith("_time_ms") else name: value
+        for name, value in row.items()
+    }
+    return {**named, **plain}
 
 
 def in_standard_units(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -184,7 +184,9 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows with 93250.25 in place of 93 250,25, 93.250,25 or 93,250.25."""
     cells = [cell for row in rows for cell in row.values() if isinstance(cell, str)]
     numbers = list(dict.fromkeys(filter(_DIGITS.fullmatch, cells)))
-    joined = with_decimal_points("\n".join(re.sub(r"[\s']", "", number) for number in numbers))
+    joined = with_decimal_points(
+        "\n".join("".join(number.replace("'", "").split()) for number in numbers)
+    )
     pointed = dict(zip(numbers, joined.replace(",", "").splitlines(), strict=True))
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
