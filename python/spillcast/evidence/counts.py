@@ -312,19 +312,18 @@ def counts_of_figures(
     elapsed_s: float,
     source: str = REPORT,
     elapsed_unknown: str = "",
-    threads: float = 1.0,
+    threads: float | Bounds[float] = 1.0,
     busy_s: float | None = None,
     cpu_s: float | None = None,
-    processes_bounds: Bounds[float] | None = None,
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Counts:
     """The counts of a run; ``more`` are fields of Counts.
 
-    ``threads`` is the mean number of busy threads; if ``busy_s``, the sum of their times, is given,
-    it is computed from that. Times of I/O and CPU are sums over the threads. ``elapsed_unknown``
-    is why no elapsed time is known. InputError for impossible figures. Refusal, if
-    ``selection.timed``, for temp I/O without a time.
+    ``threads`` is the mean number of busy threads, or its bounds; if ``busy_s``, the sum of their
+    times, is given, it is computed from that. Times of I/O and CPU are sums over the threads.
+    ``elapsed_unknown`` is why no elapsed time is known. InputError for impossible figures. Refusal,
+    if ``selection.timed``, for temp I/O without a time.
     """
     elapsed_s = selection.elapsed_s or elapsed_s
     if elapsed_s <= 0:
@@ -334,6 +333,8 @@ def counts_of_figures(
         )
     if busy_s is not None:
         threads = max(1.0, busy_s / elapsed_s)
+    processes = threads.upper if isinstance(threads, Bounds) else threads
+    shared = threads if isinstance(threads, Bounds) and processes > 1 else None
     absent = [op for op, n in zip(OPS, (temp.reads, temp.writes), strict=True) if not n.count]
     if len(absent) == 1 and temp.io_bounds is None and source != FIGURES:
         notes = [*notes, f"it has no {absent[0]}s of temp files: part of temp I/O may be missing"]
@@ -343,8 +344,8 @@ def counts_of_figures(
             reads=temp.reads,
             writes=temp.writes,
             source=source,
-            processes=threads,
-            processes_bounds=processes_bounds,
+            processes=processes,
+            processes_bounds=shared,
             time_bounds=temp.time_bounds,
             cpu_s=cpu_s,
             # If writes are not counted, all bytes read are assumed to have been written once.
@@ -357,23 +358,22 @@ def counts_of_figures(
         raise TimesUnknown(f"no time of temp I/O is given: {_UNTIMED}")
     moved = temp.io_bounds.lower if temp.io_bounds else (temp.reads, temp.writes)
     size_bytes = sum(op.bytes for op in moved)
-    most_threads = max(threads, processes_bounds.upper if processes_bounds else 1.0)
     is_measured = source == FIGURES or (counts.total_s > 0 and temp.time_bounds is None)
-    if not is_measured and size_bytes > FASTER * MEMORY_BYTES_PER_S * most_threads * elapsed_s:
+    if not is_measured and size_bytes > FASTER * MEMORY_BYTES_PER_S * processes * elapsed_s:
         raise EvidenceContradictory(
             f"{format_bytes(size_bytes)} in {format_duration(elapsed_s)}: no memory is as fast",
             "is the elapsed time in the unit of its column? Or give the mean number of threads",
         )
-    if (shared := processes_bounds) is not None:
-        threads = middle_processes(shared)
+    if shared is not None:
+        processes = middle_processes(shared)
         if (time := counts.time_bounds) is not None:
             # A sum takes most of the run if the fewest threads shared it, least if the most did.
             lower_s, upper_s = time.lower / shared.upper, min(time.upper / shared.lower, elapsed_s)
-            time = replace(time, lower=lower_s * threads, upper=upper_s * threads)
+            time = replace(time, lower=lower_s * processes, upper=upper_s * processes)
             counts = replace(counts, time_bounds=time)
     if not selection.timed and (time := counts.time_bounds) is not None:
         counts = replace(counts, time_bounds=None, time_max_s=time.upper)
-    counts = replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
+    counts = replace(counts, processes=processes, cpu_s=cpu_s if counts.processes == 1 else None)
     if (io := temp.io_bounds) is None:
         return counts
     fewest, most = (

@@ -119,9 +119,7 @@ def read(path: Path, selection: Selection) -> Counts:
         source=PROFILE,
         engine=ObservedEngine("duckdb"),
         buffered=True,
-        processes_bounds=Bounds(
-            1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
-        ),
+        threads=Bounds(1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT),
         statement=CountedStatement(None, query, 1, 1),
         notes=[
             "the size of temp files is that of all queries in the database meanwhile, and before "

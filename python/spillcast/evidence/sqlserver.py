@@ -399,8 +399,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         elapsed_s=elapsed_s,
         elapsed_unknown="one snapshot has all I/O since the server began; give another one, which "
         "was taken after the query",
-        threads=upper,
-        processes_bounds=Bounds(lower, upper, "the view has no sessions", PLAN),
+        threads=Bounds(lower, upper, "the view has no sessions", PLAN),
         engine=ObservedEngine("sqlserver"),
         subject="the interval between the snapshots" if earlier else None,
         notes=["the view counts the I/O of all sessions on tempdb"],
