@@ -133,7 +133,7 @@ def test_a_node_with_more_blocks_than_its_parent_is_contradictory():
 
 def test_without_times_less_temp_io_is_never_slower_than_today():
     """600 temp blocks of unknown time in 0.1 s: they took anything from 0 s to 0.1 s."""
-    counts = counts_of_plan({"Plan": node("Materialize", 300, ms=0.0), "Execution Time": 100.0})
+    counts = counts_of_plan({"Plan": node("CTE Scan", 300, ms=0.0), "Execution Time": 100.0})
     given = forecast(counts, resolve("latency:100us", counts))
     for low_s, high_s in (given.ceiling_interval_s, given.work_memory.enough.interval_s):
         assert (low_s, high_s) == (pytest.approx(0.0, abs=1e-3), pytest.approx(0.1))

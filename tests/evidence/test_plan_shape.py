@@ -413,3 +413,14 @@ def test_a_window_writes_and_reads_its_rows_in_each_execution(plan_of):
         "\nExecution Time: 2000.0 ms\n"
     )
     assert (counts.reads.count, counts.writes.count) == (200, 200)
+
+
+def test_temp_io_of_nodes_that_are_left_out_needs_an_unknown_work_memory(plan_of):
+    """An author kept the first node; any node below it may have spilled."""
+    lines = [
+        "Aggregate  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=1 loops=1)",
+        "  Buffers: shared hit=96, temp read=100 written=101",
+        "Execution Time: 901.000 ms",
+    ]
+    counts = plan_of("\n".join(lines))
+    assert (counts.writes.count, counts.plan) == (101, None)

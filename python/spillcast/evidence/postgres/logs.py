@@ -228,7 +228,9 @@ def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:
     """InputError if no plan can show whether it spilled, or if one without spills is cut."""
     ran = [plan["Plan"] for plan in plans if "Actual Loops" in plan["Plan"]]
     if not (any("Temp Written Blocks" in plan for plan in ran) or all(map(none_spilled, plans))):
-        raise EvidenceIncomplete("plans without ANALYZE or BUFFERS: they have no temp blocks", HINT)
+        raise EvidenceIncomplete(
+            "plans without figures of ANALYZE or BUFFERS: they do not show what a run spilled", HINT
+        )
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:
             check_sums(nodes_of(plan))

@@ -35,6 +35,8 @@ _ANY_STATE_WIDTH = 16
 #: The least share of rows in a sort's temp file: each block ends with 16 bytes of its own, and the
 #: last block of each tape is not full.
 _ROWS_SHARE = 0.99
+#: Values that only a node with a size of its own has.
+_SIZES = {"Sort Space Used", "HashAgg Batches", "Hash Batches"}
 #: How much smaller a tuple is in a temp file than in memory.
 _FILE_LESS_BYTES = 6
 _TUPLE_HEADER_BYTES = 16
@@ -174,9 +176,13 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
 
 
 def _lacks_rows(node: Node) -> bool:
-    """Whether the rows of a node that may have spilled are left out."""
+    """Whether the rows of a node that may have spilled are left out.
+
+    Without a size of its own, the temp I/O of a node may be of inputs that are left out.
+    """
     can_spill = node.temp.written or "Hash Batches" in node.values
-    return "Actual Rows" not in node.values and bool(can_spill)
+    is_whole = node.children or node.kind.endswith("Scan") or _SIZES & node.values.keys()
+    return bool(can_spill and not ("Actual Rows" in node.values and is_whole))
 
 
 def input_of(node: Node) -> Node:
