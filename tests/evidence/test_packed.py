@@ -22,6 +22,7 @@ from oracle_files import READ, blocks, write_trace
 from spark_logs import text, two_stages, zstd
 from spillcast.errors import (
     EvidenceAmbiguous,
+    EvidenceIncomplete,
     EvidenceUnknown,
     EvidenceUnsuited,
     FileTooLarge,
@@ -30,6 +31,7 @@ from spillcast.errors import (
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.spark import read_application
 from spillcast.evidence.text import decoded, plain_copy, remove_copies
+from spillcast.fleet.facts import read_trace
 from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
@@ -180,6 +182,16 @@ def test_an_error_names_the_packed_file(tmp_path):
     path.write_bytes(zipped(b"see attached"))
     with pytest.raises(InputError, match=r"extended SQL trace in \S*note\.trc\.zip"):
         profile(path)
+
+
+def test_the_copy_of_a_refused_trace_is_removed(tmp_path):
+    """An ingest of many such traces would keep a descriptor for each."""
+    lines = write_trace(tmp_path / "plain.txt", [(READ, 1000, blocks(31))] * 9).read_text()
+    (path := tmp_path / "cut.trc.xz").write_bytes(lzma.compress(f"{lines}...\n".encode()))
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(EvidenceIncomplete):
+        read_trace(path)
+    assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
 def test_copies_of_many_traces_are_made_and_removed_concurrently(tmp_path):

@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
@@ -91,14 +91,13 @@ _under_way: set[_core.TraceReader] = set()
 
 def read_trace(path: Path) -> Traces:
     """The sums of a trace by event and statement. InputError if it has no trace lines."""
-    reader, _ = open_reader([path])
-    _under_way.add(reader)
-    try:
+    with ExitStack() as stack:
+        stack.callback(remove_copies, path)
+        reader, _ = open_reader([path])
+        _under_way.add(reader)
+        stack.callback(_under_way.discard, reader)
         with failures_as_errors():
             groups, facts = reader.profile(["event", "sql", "session"])
-    finally:
-        _under_way.discard(reader)
-        remove_copies(path)
     return Traces([path], groups, facts["files"])
 
 
