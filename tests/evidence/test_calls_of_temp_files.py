@@ -1,6 +1,5 @@
 """Temp files of a server's log: the call that wrote each, and the bounds that follow."""
 
-import json
 from collections import Counter
 from gettext import GNUTranslations
 from pathlib import Path
@@ -79,23 +78,6 @@ def test_statements_are_named_and_timed_in_either_order(logs_of, newest_first, s
     [file] = logs_of("".join(reversed(lines) if newest_first else lines)).temp
     assert (file.query, file.bytes) == ("select 1\nfrom a", 8192)
     assert file.elapsed_s == (2.0005 if is_timed else None)
-
-
-def test_files_of_workers_belong_to_the_call_of_their_leader(plan_of):
-    """jsonlog names the leader; the elapsed time is that of its call."""
-    records = [
-        {"timestamp": f"2026-11-26 19:23:5{second}.151 UTC", "pid": pid, "error_severity": "LOG",
-         "message": message, "statement": "select 1", **leader}
-        for second, pid, message, leader in (
-            (4, 526, 'temporary file: path "b/pgsql_tmp526.0", size 4128768', {"leader_pid": 9}),
-            (4, 527, 'temporary file: path "b/pgsql_tmp527.0", size 4128768', {"leader_pid": 9}),
-            (4, 9, 'temporary file: path "b/pgsql_tmp9.73", size 4128768', {}),
-            (5, 9, "duration: 3000.5 ms", {}),
-        )
-    ]  # fmt: skip
-    counts = plan_of("\n".join(map(json.dumps, records)) + "\n")
-    assert (counts.writes.bytes, counts.elapsed_s) == (3 * 4128768, 3.0005)
-    assert counts.processes_bounds.upper == 3
 
 
 def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):

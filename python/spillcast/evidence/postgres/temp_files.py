@@ -82,6 +82,7 @@ _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
 _DETAIL_LEVELS = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 #: The resolution of the times of messages, which may be whole seconds.
 _RESOLUTION_S = 1.0
+_WORD = re.compile(r"[A-Za-z]\w*+")
 #: The maximum ratio between the numbers of files of two calls of a statement.
 _FILES_RATIO_MAX = 2
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
@@ -169,6 +170,10 @@ class LoggedTempFiles:
         self._prompted: str | None = None
         #: Whether it is the log of a server, and not what a single session shows.
         self._is_of_server = False
+        #: By statement: processes whose calls the log does not show, with the prefixes of their
+        #: messages; and calls that ended after these, with their process and prefix.
+        self._others: dict[str, dict[str, str]] = defaultdict(dict)
+        self._ended: dict[str, list[tuple[_Call, str, str]]] = defaultdict(list)
         #: Calls that may be of any session, and the files that were waiting for one.
         self._guesses: list[tuple[_Call, list[_Removal]]] = []
 
@@ -181,7 +186,10 @@ class LoggedTempFiles:
         if entry.level == "STATEMENT":
             if (subject := self._unnamed.pop(writer, None)) is not None:
                 subject.query = masked_text(entry.message)
-                self._writers[_plain(subject.query)] = writer
+                query = _plain(subject.query)
+                self._writers[query] = writer
+                if is_named and self._sessions[writer].last is None:
+                    self._others[query][writer] = entry.before
         elif entry.level not in _DETAIL_LEVELS:
             self._unnamed.pop(writer, None)
         if entry.level == "PROMPT":
@@ -218,6 +226,9 @@ class LoggedTempFiles:
                 # The client fetches the rows of a call in parts; the log may lack the first part.
                 before_s = last.elapsed_s if last and last.query == call.query else -inf
                 call = replace(call, elapsed_s=before_s + seconds)
+            query = _plain(masked_text(call.query or entry.query or ""))
+            if query in self._others:
+                self._ended[query].append((call, writer, entry.before))
             _end_call(self._sessions[writer], call)
         return writer
 
@@ -270,7 +281,26 @@ class LoggedTempFiles:
             if session.last is not None:
                 session.waiting = _after(session.last, session.waiting)
             _assign_untimed(session.waiting)
+        self._assign_workers()
         return self.files
+
+    def _assign_workers(self) -> None:
+        """Assigns files of parallel workers to the only call of their statement at that time."""
+        calls = {(f.process, f.query, f.elapsed_s): f.call for f in self.files if f.elapsed_s}
+        for query, others in self._others.items():
+            for writer, prefix in others.items():
+                session = self._sessions[writer]
+                for removal in session.waiting if session.last is None else ():
+                    leaders = [
+                        (call, leader)
+                        for call, leader, above in self._ended[query]
+                        if _is_worker(prefix, above) and _was_during(removal, call)
+                    ]
+                    if len(leaders) == 1 and _plain(removal.file.query or "") == query:
+                        call, leader = leaders[0]
+                        key = leader, removal.file.query, call.elapsed_s
+                        removal.file.call = calls.setdefault(key, removal.position)
+                        removal.file.elapsed_s = call.elapsed_s
 
 
 def _end_call(session: _Session, call: _Call) -> None:
@@ -302,6 +332,21 @@ def _is_older(removal: _Removal, call: _Call) -> bool:
         return True
     rounded_s = 0.0 if call.ended is None or call.ended.microsecond else _RESOLUTION_S
     return _seconds_between(removal.time, call.ended, -inf) > call.elapsed_s + rounded_s
+
+
+def _was_during(removal: _Removal, call: _Call) -> bool:
+    """Whether a file was removed between the begin and the end of a call."""
+    late_s = _seconds_between(call.ended, removal.time, inf)
+    return late_s <= _RESOLUTION_S and not _is_older(removal, call)
+
+
+def _is_worker(prefix: str, leader: str) -> bool:
+    """Whether the prefix of a message is that of a parallel worker: it has no user and client.
+
+    With %b in log_line_prefix it names the worker.
+    """
+    words, above = (set(_WORD.findall(text)) for text in (prefix, leader))
+    return {"parallel", "worker"} <= words or words < above
 
 
 def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
@@ -401,10 +446,15 @@ def counts_of_files(
         )
     blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
     query = call[0].query
-    if query and any(each is not call and not each[0].query for each in by_call.values()):
+    if query and any(
+        each is not call
+        and (not each[0].query or (each[0].query, each[0].elapsed_s) == (query, None))
+        for each in by_call.values()
+    ):
         notes = [
             *notes,
-            "temp files without a statement, which its parallel workers may have written",
+            "temp files without a statement or duration, which its parallel workers may have "
+            "written, do not count; %b in log_line_prefix, csvlog or jsonlog shows whose they are",
         ]
     processes = len({file.process for file in call})
     return counts_of_blocks(
