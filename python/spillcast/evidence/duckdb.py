@@ -23,7 +23,9 @@ from spillcast.units import format_bytes, parse_duration_s
 #: Sizes of blocks of temp files: compressed blocks are multiples of the smallest.
 SMALLEST_BYTES, LARGEST_BYTES = 32 << 10, 256 << 10
 #: An upper bound of the bytes written over the largest metric of them: 1.0 to 3.0 in recorded
-#: joins, aggregates and, since DuckDB 2, sorts and windows. Reading a block removes it.
+#: joins, aggregates and, since DuckDB 2, sorts and windows. It is observed, as the next two are:
+#: any block that is not in use may be evicted, and again after it was read, which removes it
+#: (src/storage/standard_buffer_manager.cpp).
 WRITTEN_MAX = 3.0
 #: The same for sorts and windows of DuckDB 1.4 and 1.5, whose only metric is the peak: 1.0 to 6.8
 #: was recorded. No metric bounds it: in little memory, blocks return to disk after each use.
