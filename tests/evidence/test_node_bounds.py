@@ -145,3 +145,11 @@ def test_verbose_shows_whether_an_aggregate_sorts_its_input(bounds_of, calls, so
     settings = {"work_mem": "256kB"}
     alone, whole = bounds_of(sort(3496), settings)[2], bounds_of(above, settings)[2]
     assert (whole.writes.count >= alone.writes.count + 98) == sorts
+
+
+def test_figures_that_no_server_prints_are_no_fault(bounds_of):
+    joined = node("Hash Join", node("Seq Scan"), hashed(8, 0, 263))
+    grouped = node("Aggregate", sort(800), Grouping_Sets=True)
+    for plan in (joined, grouped):
+        least, _, most = bounds_of(plan, {})
+        assert 0 < least.operations <= most.operations

@@ -288,7 +288,7 @@ def _hash_join(node: Node, _memory: WorkMem) -> BlockBounds:
         return BlockBounds()
     outer = next((child for child in inputs if child is not hashed), hashed)
     batches = float(hashed.values["Hash Batches"])
-    planned = min(batches, float(hashed.values.get("Original Hash Batches", batches)))
+    planned = max(1.0, min(batches, float(hashed.values.get("Original Hash Batches", batches))))
     shared = bool(hashed.values.get("Parallel Aware"))
     tables = 1.0 if shared else max(1.0, _loops(hashed))
     inner_min, inner_max = _inner_bytes(hashed, batches * tables)

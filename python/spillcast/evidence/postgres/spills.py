@@ -288,8 +288,9 @@ def inner_sorts(node: Node) -> int:
     )
     if not in_memory:
         return 0
-    sets = node.values.get("Grouping Sets", ())
-    return sum("Sort Key" in grouping for grouping in sets if isinstance(grouping, dict))
+    sets = node.values.get("Grouping Sets")
+    groupings = sets if isinstance(sets, list) else ()
+    return sum("Sort Key" in grouping for grouping in groupings if isinstance(grouping, dict))
 
 
 def _inner_sort(node: Node, sorts: int, older: bool) -> NodeSpill:
