@@ -83,12 +83,17 @@ def selected_columns(text: str) -> dict[str, str]:
     return {name: column for column, name in pairs}
 
 
+@lru_cache  # So rows share the texts of their names.
+def _lower(name: str) -> str:
+    return name.strip().lower()
+
+
 def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> dict[str, Any]:
     """A row with the newest version's column names too; up to 12 all times are of execution.
 
     ``columns`` are those that the export has under other names.
     """
-    row = {str(name).strip().lower(): value for name, value in row.items()}
+    row = {_lower(str(name)): value for name, value in row.items()}
     row = {columns.get(name, name): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     aliases = [(alias, name) for name in row if (alias := Alias.of(name)) is not None]
