@@ -348,8 +348,8 @@ def test_a_second_table_below_the_count_of_rows_is_refused(statements_of):
 def test_text_below_a_table_is_not_a_row_and_a_second_table_is_refused(exported):
     path = exported(18, row(temp_ms=1000.0))
     plain, text = read_statements(path), path.read_text()
-    for below in ("dw=> ", "Thanks,\nJo"):
-        path.write_text(f"{text}\n{below}\n")
+    for below in ("\ndw=> ", "\nThanks,\nJo", "$ exit", "jo@db1:~$ ", "[jo@db1 ~]$ ls"):
+        path.write_text(f"{text}{below}\n")
         assert read_statements(path) == plain
     path.write_text(text + text)
     with pytest.raises(EvidenceDamaged, match="heading"):

@@ -15,10 +15,10 @@ SEPARATORS = ",;|\t"
 NULLS = ("", "NULL", "null", "[NULL]", "[null]", "(NULL)", "(null)", "<null>", "NaN", "None", "NA")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
-#: The first cell of a line of text below a table, or psql's prompt.
+#: The first cell of a line of text below a table, or the prompt of psql or a shell.
 _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
-    r"|^Time: [\d.,]+ ms"
+    r"|^Time: [\d.,]+ ms|^(?:[\w.-]+@[^$#%]{,200}|\[[^\]]{,200}\])?[$#%](?: |$)"
 )
 _FIGURE = re.compile(r"\s*-?\d")
 #: Names that queries give to the calls and the temp blocks of pg_stat_statements.
