@@ -63,6 +63,16 @@ MEASURED = {
              hashed(32, 32, 352, rows=12000, width=12, loops=5, Parallel_Aware=True),
              rows=12000, loops=5), Workers_Launched=4), {"work_mem": "256kB"}, 884, 1664,
     ),
+    "a hash join below a limit": (
+        node("Limit", node("Hash Join", node("Seq Scan", rows=501, width=37),
+             hashed(64, 64, 81, node("Seq Scan", width=37), width=37), rows=5, width=74), rows=5),
+        SMALL, 0, 379,
+    ),
+    "a merge join that goes back": (
+        node("Merge Join", sort(56, node("Seq Scan", rows=4000, width=4), rows=4000, width=4),
+             node("Materialize", sort(56, node("Seq Scan", rows=4000, width=4), rows=4000, width=4),
+                  rows=7998001, width=4), rows=8000000, width=0), SMALL, 16006, 24,
+    ),
     "a window that goes back": (
         node("WindowAgg", node("Sort", width=41), Storage="Disk", Maximum_Storage=645),
         SMALL, 180795, 405,
@@ -106,6 +116,16 @@ def test_settings_narrow_the_bounds_of_a_sort(bounds_of):
     assert known.writes.count > 3496 // 8 * (1 + 0.5 * 10 * 7 / 65)
 
 
+def test_polyphase_merges_of_version_14_are_within_the_bounds(bounds_of):
+    """Beside 1024 slots, 64 kB hold 285 rows of 144 bytes: 161 runs, on tapes of 32, 31, 30, 28, 24
+    and 16. 16 merges of these are 6 runs long, 8 then 11, 4 then 21, 2 then 41, and the one before
+    the last 81.
+    """
+    most = bounds_of(sort(2668, node("Seq Scan", rows=45800), rows=45800), SMALL)[2]
+    written = 161 + 16 * 6 + 8 * 11 + 4 * 21 + 2 * 41 + 81
+    assert most.writes.count >= written / 161 * 2668 / 8
+
+
 @cases("used", (25, 56))
 def test_a_hash_aggregate_may_not_use_all_blocks_that_it_reserved(bounds_of, used):
     """Each of 64 tapes reserves 8, 16 and 32 blocks, and uses 25 to 56 of them."""
@@ -145,6 +165,11 @@ def test_verbose_shows_whether_an_aggregate_sorts_its_input(bounds_of, calls, so
     settings = {"work_mem": "256kB"}
     alone, whole = bounds_of(sort(3496), settings)[2], bounds_of(above, settings)[2]
     assert (whole.writes.count >= alone.writes.count + 98) == sorts
+
+
+def test_exists_may_leave_batches_of_a_join_unread(bounds_of):
+    join = node("Hash Join", node("Seq Scan"), hashed(16, 16, 263), Subplan_Name="SubPlan 1")
+    assert bounds_of(node("Result", join, sort(80), rows=1), {})[0].reads.count <= 10
 
 
 def test_figures_that_no_server_prints_are_no_fault(bounds_of):

@@ -91,15 +91,8 @@ def _parts(
     ``outer`` are the common table expressions of the queries around it; ``scanned`` collects the
     identities of those whose first scan was visited. ``may_stop``: the node above may leave rows.
     """
-    names = (str(child.values.get("Subplan Name", "")) for child in node.children)
-    tables = {
-        **outer,
-        **{
-            name.removeprefix("CTE "): child
-            for name, child in zip(names, node.children, strict=True)
-            if name.startswith("CTE ")
-        },
-    }
+    inner = {name: child for child in node.children if (name := _table_name(child))}
+    tables = {**outer, **inner} if inner else outer
     if node.kind == "CTE Scan" and _loops(node):
         table = tables.get(str(node.values.get("CTE Name")), node)
         yield _common_table(node, table, memory, stores=id(table) not in scanned)
@@ -114,11 +107,17 @@ def _parts(
     stops = node.kind in _STOPS or (may_stop and not takes_all)
     for child in node.children:
         # The query of a common table expression does not see its own name, but an outer one.
-        seen = {
-            name: table if table is not child else outer.get(name, child)
-            for name, table in tables.items()
-        }
-        yield from _parts(child, memory, seen, scanned, may_stop=stops)
+        name = _table_name(child)
+        seen = {**tables, name: outer.get(name, child)} if name else tables
+        # EXISTS takes a single row of a subplan.
+        may_end = stops or ("Subplan Name" in child.values and not name)
+        yield from _parts(child, memory, seen, scanned, may_stop=may_end)
+
+
+def _table_name(node: Node) -> str:
+    """The name of a common table expression; empty for other nodes."""
+    name = str(node.values.get("Subplan Name", ""))
+    return name.removeprefix("CTE ") if name.startswith("CTE ") else ""
 
 
 def _loops(node: Node) -> float:
@@ -143,7 +142,12 @@ def _stored_max(node: Node) -> int:
     """The most blocks of the stored rows of a node; 0 if the width of its rows is unknown."""
     if "Plan Width" not in node.values:
         return 0
-    return _blocks(_rows_made(node) * (_STORED_ROW_BYTES + _columns_bytes(node)))
+    return _row_blocks(_rows_made(node), node)
+
+
+def _row_blocks(rows: float, node: Node) -> int:
+    """The most blocks of so many stored rows of a node."""
+    return _blocks(rows * (_STORED_ROW_BYTES + _columns_bytes(node)))
 
 
 def fits(node: Node, work_mem_bytes: int) -> bool:
@@ -195,10 +199,24 @@ def _sort(node: Node, memory: WorkMem) -> BlockBounds:
     )
 
 
-def _runs_and_passes(rows: float, row_bytes: float, memory: WorkMem) -> tuple[int, int]:
+def _runs_and_passes(rows: float, row_bytes: float, memory: WorkMem) -> tuple[int, float]:
     """The most runs that a sort on disk writes, and how often it writes its rows."""
     runs = sorted_runs(rows, round(row_bytes), memory.min_bytes)
-    return runs, max(1, merge_passes(runs, memory.min_bytes))
+    passes = merge_passes(runs, memory.min_bytes)
+    return runs, max(1, passes, _polyphase_passes(runs, merge_order(memory.min_bytes)))
+
+
+def _polyphase_passes(runs: int, order: int) -> float:
+    """How often a sort writes a row on average up to version 14, whose merges are polyphase.
+
+    From the last merge back to the first, the runs of the fullest tape are split over the others.
+    A tape is its number of runs, and the sum of how often each of them is merged (tuplesort.c).
+    """
+    tapes = [(1, 0)] + [(0, 0)] * order
+    while (total := sum(count for count, _ in tapes)) < runs:
+        (split, merged), *others = tapes
+        tapes = [(count + split, merges + merged + split) for count, merges in others] + [(0, 0)]
+    return sum(merges for _, merges in tapes) / total
 
 
 def _row_memory_bytes(node: Node) -> float:
@@ -304,12 +322,15 @@ def _hash_join(node: Node, _memory: WorkMem) -> BlockBounds:
         least = (later * inner_min + outer_min) / BLOCK_BYTES
         chunks = 3 * batches * node.processes * _CHUNK_BLOCKS
         most = _blocks(writes * inner_max + outer_max) + chunks
+        unread = 0.0
     else:
         least = later * (inner_min + outer_min) / BLOCK_BYTES
-        most = _blocks(writes * (inner_max + outer_max)) + 2 * (batches - 1) * tables
+        unread = files = 2 * (batches - 1) * tables
+        most = _blocks(writes * (inner_max + outer_max)) + files
     # A batch is read if both inputs have rows in it, which is not known of single executions.
     is_read = shared or (tables == _loops(node) == 1 and outer.rows_in_all >= batches)
-    return BlockBounds(least if is_read else 0.0, most, least, most)
+    # The last block of a file is not written if the join ends before it reads the file.
+    return BlockBounds(least if is_read else 0.0, most, max(0.0, least - unread), most)
 
 
 def _inner_bytes(hashed: Node, batches: float) -> tuple[float, float]:
@@ -354,13 +375,20 @@ def _store(node: Node, memory: WorkMem) -> BlockBounds:
     is_function = node.kind != "Materialize"
     below = node if is_function else input_of(node)
     shown, least = _shown_storage(node)
-    # A merge join goes back only to the first of equal rows.
-    is_small = "Storage" in node.values or node.above == "Merge Join"
-    if not shown and (is_small or fits(below, memory.min_bytes)):
+    again = 0.0
+    if node.above == "Merge Join":
+        # It goes back to the first of equal rows, which are stored, for each that it joins to them.
+        again = max(0.0, node.rows_in_all - below.rows_in_all)
+        is_small = 2 * again * _row_memory_bytes(below) <= memory.min_bytes
+    else:
+        is_small = fits(below, memory.min_bytes)
+    if not shown and ("Storage" in node.values or is_small):
         return BlockBounds()
     most = 1 + (shown * _loops(below) if shown else _stored_max(below))
     scans = _loops(node) - (0.0 if is_function else _loops(below))
-    return BlockBounds(least if is_function else 0.0, max(0.0, scans) * most, least, most)
+    # Each time, it may begin and end in the middle of a block.
+    reads_max = max(0.0, scans) * most + 2 * _row_blocks(again, below)
+    return BlockBounds(least if is_function else 0.0, reads_max, least, most)
 
 
 def _window(node: Node, memory: WorkMem) -> BlockBounds:
