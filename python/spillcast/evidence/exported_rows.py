@@ -16,7 +16,7 @@ _SEARCHED_MAX = 1000
 #: The end of a record; without any, as in PowerShell, blank lines end them.
 _RECORD_END, _BLANK = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*"), re.compile(r"\s*")
 #: A field of a record in YAML, which begins a record or not. Values of other forms do not match.
-_VALUE = r"(\w[\w$#]*) *:(?: +((?![|>\[{&*!#])[^#]*?))? *"
+_VALUE = r"(\w[\w$#]*+) *+:(?: ++((?![|>\[{&*!#])[^#]*+))?"
 _ITEM, _FIELD = re.compile(rf"( *)- {_VALUE}"), re.compile(rf"( +){_VALUE}")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time or a literal of a time, without its quotes.
