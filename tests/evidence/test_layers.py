@@ -87,6 +87,7 @@ LAYERS = {
     "reply": lambda lines: ["On Monday somebody wrote:", *before("> ")(lines), "Any ideas?"],
     "fence": around(["```"], ["```"]),
     "fence between words": around(["Here it is:", "", "```text"], ["```", "", "What now?"]),
+    "settings": around(["Settings:", "{", '  "memory_limit": "1GB"', "}", "Output:", ""]),
     "jira": around(["{noformat}"], ["{noformat}"]),
     "indent": before("    "),
     "tab": before("\t"),
@@ -176,7 +177,7 @@ def test_few_wrapped_texts_are_refused(drawn):
 
 
 #: Layers that contain the text as it is.
-WHOLE = ("string", "string of Python", "list of Python", "message of a task")
+WHOLE = ("string", "string of Python", "list of Python", "message of a task", "settings")
 
 
 def test_a_text_in_a_single_layer_is_that_text(tmp_path):

@@ -101,7 +101,7 @@ def logfmt(lines: Lines) -> Lines | None:
 
 
 def data_in_text(lines: Lines) -> Lines | None:
-    """Extracts JSON, or CSV between code fences, from a text that has no figures besides."""
+    """Extracts JSON with figures, or a fenced log in CSV, from a text without other figures."""
     fences = [at for at, line in enumerate(lines) if CODE_FENCE.fullmatch(line)]
     if len(fences) == 2:
         begin, end = fences[0] + 1, fences[1]
@@ -114,11 +114,14 @@ def data_in_text(lines: Lines) -> Lines | None:
     if is_cut or not any(map(str.strip, outside)) or any(map(FIGURES.search, outside)):
         return None
     text = "\n".join(data).strip()
+    is_log = SERVER_MESSAGE.search(text) is not None
     if _JSON_START.match(text):
-        is_data = json_or_none(text) is not None or bool(_json_records(text))
+        is_known = is_log or FIGURES.search(text) is not None
+        is_data = is_known and (json_or_none(text) is not None or bool(_json_records(text)))
     else:
         heading = text.partition("\n")[0].rstrip()
-        is_data = bool(_HEADING_OF_LOG.fullmatch(heading) and re.search(r"[,;\t]", heading))
+        is_table = _HEADING_OF_LOG.fullmatch(heading) and re.search(r"[,;\t]", heading)
+        is_data = is_log and bool(is_table)
     return text.split("\n") if is_data else None
 
 
