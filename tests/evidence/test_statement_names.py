@@ -119,9 +119,29 @@ def test_a_query_above_its_result_names_the_columns_behind_its_aliases(tmp_path)
     (path := tmp_path / "rows.txt").write_text(ECHOED.format(read="temp_blks_read"))
     counts = read_statements(path)
     assert (counts.reads.count, counts.writes.count) == (100, 120)
+    path.write_text(
+        "\\copy (select calls, total_exec_time, temp_blks_read as temp_read, temp_blks_written "
+        "temp_written from pg_stat_statements) to stdout csv header\n\n"
+        "calls,total_exec_time,temp_read,temp_written\n8,4000.5,800,960\n"
+    )
+    assert read_statements(path).operations == 220
+
+
+#: The outer query converts what the inner one names.
+INNER = """\
+with s as (
+ select query, calls, total_exec_time, temp_blks_read as temp_read, temp_blks_written temp_written
+ from pg_stat_statements)
+select query, calls, total_exec_time, temp_read * 8 as temp_read, temp_written * 8 as temp_written
+from s;
+
+query,calls,total_exec_time,temp_read,temp_written
+select a,8,4000.5,6400,7680
+"""
 
 
 @cases("text", [ECHOED.format(read="temp_blks_read * 8192"), ECHOED.format(read="a.temp_read"),
+                INNER,
                 "select temp_blks_read as temp_read, 1 from t;\n"
                 + ECHOED.format(read="shared_blks_read + temp_blks_read")])  # fmt: skip
 def test_an_alias_of_an_expression_has_no_unit(tmp_path, text):

@@ -29,9 +29,11 @@ _BLOCKS = {"b": 1.0} | {
 #: Names of the statement's text, and how such a text begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
-#: A query above its result, without one inside it, and how far from the beginning it ends.
+#: A query above its result, without one inside it, and how far from the beginning it ends. The
+#: parenthesis before a part of another query belongs to the match, that of COPY does not.
 _QUERY = re.compile(
-    r"\bselect\b(?:(?!\bselect\b).)*?\bfrom\s+(?:\w+\.)?pg_stat_\w+", re.IGNORECASE | re.DOTALL
+    r"(?:(?<!copy)(?<!copy )\(\s*+)?\bselect\b(?:(?!\bselect\b).)*?\bfrom\s+(?:\w+\.)?pg_stat_\w+",
+    re.IGNORECASE | re.DOTALL,
 )
 _QUERY_END = 1 << 16
 #: A column that a query shows as it is, under another name; a prompt may precede its line.
@@ -79,7 +81,8 @@ class Alias:
 def selected_columns(text: str) -> dict[str, str]:
     """Columns by the names that the only query in a text gives them."""
     queries = _QUERY.findall(text[:_QUERY_END])
-    pairs = _SELECTED.findall(queries[0].lower()) if len(queries) == 1 else ()
+    is_whole = len(queries) == 1 and queries[0][0] != "("
+    pairs = _SELECTED.findall(queries[0].lower()) if is_whole else ()
     return {name: column for column, name in pairs}
 
 
