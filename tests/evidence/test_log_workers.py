@@ -45,6 +45,8 @@ SAME_CALL = (
         # Another client may have run the same statement.
         ("user=u,db=d", "user=u,db=d", "", 2),
         ("", "", "", 2),
+        # Only the ID of the session differs, which may have no letter.
+        ("69671011.4190", "69671011.4e90", "", 2),
         # The worker may be of either call.
         ("user=,db=", "user=u,db=d", SAME_CALL, 2),
         # The call began after the file was removed.

@@ -1,12 +1,14 @@
 """Assigns the temp files in a server's log to calls, and counts the temp I/O of one call."""
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, compress, groupby, pairwise
 from math import inf
+from operator import itemgetter
 
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
@@ -82,7 +84,8 @@ _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
 _DETAIL_LEVELS = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 #: The resolution of the times of messages, which may be whole seconds.
 _RESOLUTION_S = 1.0
-_WORD = re.compile(r"[A-Za-z]\w*+")
+#: A word, but no hexadecimal number such as the ID of a session.
+_WORD = re.compile(r"\b(?![\da-f]++\b)[A-Za-z]\w*+")
 #: The maximum ratio between the numbers of files of two calls of a statement.
 _FILES_RATIO_MAX = 2
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
@@ -171,9 +174,9 @@ class LoggedTempFiles:
         #: Whether it is the log of a server, and not what a single session shows.
         self._is_of_server = False
         #: By statement: processes whose calls the log does not show, with the prefixes of their
-        #: messages; and calls that ended after these, with their process and prefix.
+        #: messages; and calls that ended after these, with the time, their process and prefix.
         self._others: dict[str, dict[str, str]] = defaultdict(dict)
-        self._ended: dict[str, list[tuple[_Call, str, str]]] = defaultdict(list)
+        self._ended: dict[str, list[tuple[float, _Call, str, str]]] = defaultdict(list)
         #: Calls that may be of any session, and the files that were waiting for one.
         self._guesses: list[tuple[_Call, list[_Removal]]] = []
 
@@ -227,8 +230,8 @@ class LoggedTempFiles:
                 before_s = last.elapsed_s if last and last.query == call.query else -inf
                 call = replace(call, elapsed_s=before_s + seconds)
             query = _plain(masked_text(call.query or entry.query or ""))
-            if query in self._others:
-                self._ended[query].append((call, writer, entry.before))
+            if query in self._others and call.ended is not None:
+                self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
             _end_call(self._sessions[writer], call)
         return writer
 
@@ -288,13 +291,20 @@ class LoggedTempFiles:
         """Assigns files of parallel workers to the only call of their statement at that time."""
         calls = {(f.process, f.query, f.elapsed_s): f.call for f in self.files if f.elapsed_s}
         for query, others in self._others.items():
+            ended = sorted(self._ended[query], key=itemgetter(0))
+            times_s = [end_s for end_s, *_ in ended]
+            longest_s = max((call.elapsed_s for _, call, *_ in ended), default=0.0)
             for writer, prefix in others.items():
                 session = self._sessions[writer]
                 for removal in session.waiting if session.last is None else ():
+                    # Only these calls may have been running when the file was removed.
+                    at_s = inf if removal.time is None else _clock_s(removal.time)
+                    begin = bisect_left(times_s, at_s - 2 * _RESOLUTION_S)
+                    end = bisect_left(times_s, at_s + longest_s + 2 * _RESOLUTION_S)
                     leaders = [
                         (call, leader)
-                        for call, leader, above in self._ended[query]
-                        if _is_worker(prefix, above) and _was_during(removal, call)
+                        for _, call, leader, above in ended[begin:end]
+                        if _was_during(removal, call) and _is_worker(prefix, above)
                     ]
                     if len(leaders) == 1 and _plain(removal.file.query or "") == query:
                         call, leader = leaders[0]
@@ -410,6 +420,10 @@ def _plain(query: str) -> str:
 
 def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: float) -> float:
     return unknown_s if begin is None or end is None else (end - begin).total_seconds()
+
+
+def _clock_s(time: datetime) -> float:
+    return (time - datetime.min).total_seconds()
 
 
 def time_of(text: str) -> datetime | None:
