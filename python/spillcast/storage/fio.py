@@ -24,7 +24,7 @@ from spillcast.workspace import whole_file
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _JOB_HINT = f"leave out group_reporting, which sums up jobs of different iodepth; {_HINT}"
 _EACH = "give the last of them, or of each run one, in a file of its own"
-_VERSION, _PLACES = "fio version", ("directory", "filename")
+_VERSION = "fio version"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
@@ -41,7 +41,8 @@ def fio_storage(path: Path, text: str) -> Storage:
             raise damaged("a key has another type than fio writes") from error
         cells = [{(g.op, g.size_class_bytes, g.depth, g.pattern) for g in run} for run in runs]
         is_repeated = len(set().union(*cells)) < sum(map(len, cells))
-        if is_repeated or len({*map(_place, documents)}) > 1:
+        places = [_places(document) for document in documents]
+        if is_repeated or any(place != places[0] for place in places):
             raise EvidenceMixed("it has several documents of fio, as with --status-interval", _EACH)
     groups = [group for run in runs for group in run]
     if not groups:
@@ -71,10 +72,9 @@ def _jobs(document: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[
     return [({**given, **job.get("job options", {})}, job) for job in ran]
 
 
-def _place(document: Mapping[str, Any]) -> str:
+def _places(document: Mapping[str, Any]) -> set[str]:
     """The folders or devices of a run's files."""
-    jobs = _jobs(document)
-    return " ".join(str(options.get(name, "")) for options, _ in jobs for name in _PLACES)
+    return {f"{job.get('directory')} {job.get('filename')}" for job, _ in _jobs(document)}
 
 
 def _is_job(job: Mapping[str, Any]) -> bool:
