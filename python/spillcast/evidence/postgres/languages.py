@@ -47,6 +47,16 @@ LEVEL = "|".join(
     ("LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE|INFO|QUERY|LOCATION",
      *_LEVELS.values())
 )  # fmt: skip
+#: ENOSPC in the languages that both glibc and PostgreSQL have.
+NO_SPACE = (
+    "No space left on device|Auf dem Gerät ist kein Speicherplatz mehr verfügbar|设备上没有空间"
+    "|No queda espacio en el dispositivo|Aucun espace disponible sur le périphérique"
+    "|Spazio esaurito sul device|デバイスに空き領域がありません|장치에 남은 공간이 없음"
+    "|Não há espaço disponível no dispositivo"
+    "|На устройстве не осталось свободного места"  # noqa: RUF001
+    "|Brak miejsca na urządzeniu|Tidak ruang lagi diperangkat"
+    "|Enheten är full|Aygıt üzerinde boş yer yok|Недостатньо місця на пристрої"  # noqa: RUF001
+)
 #: What precedes the statement in the duration of a call: of a statement, of a part of its rows, and
 #: of a prepared statement.
 _OF_STATEMENT = (

@@ -15,7 +15,7 @@ from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.postgres.languages import MILLISECONDS, PSQL_TIME
+from spillcast.evidence.postgres.languages import MILLISECONDS, NO_SPACE, PSQL_TIME
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
@@ -53,21 +53,11 @@ _TIMING = re.compile(
 )
 #: A time without a year, or seconds since the epoch.
 _CLOCK = re.compile(r"\b(?:\d\d:\d\d:\d\d|\d{10}\.\d{3})\b")
-#: ENOSPC in the languages that both glibc and PostgreSQL have.
-_NO_SPACE = (
-    "No space left on device|Auf dem Gerät ist kein Speicherplatz mehr verfügbar|设备上没有空间"
-    "|No queda espacio en el dispositivo|Aucun espace disponible sur le périphérique"
-    "|Spazio esaurito sul device|デバイスに空き領域がありません|장치에 남은 공간이 없음"
-    "|Não há espaço disponível no dispositivo"
-    "|На устройстве не осталось свободного места"  # noqa: RUF001
-    "|Brak miejsca na urządzeniu|Tidak ruang lagi diperangkat"
-    "|Enheten är full|Aygıt üzerinde boş yer yok|Недостатньо місця на пристрої"  # noqa: RUF001
-)
 _LIMITS = (
     # The same in all languages.
     (re.compile(r"(temp_file_limit)[^\d\n]{,20}\((\d++) ?\w+\)"), "{} ({}kB)"),
     (
-        re.compile(rf"(?:pgsql_tmp|temporary file)[^\n]*: (?:{_NO_SPACE})()()"),
+        re.compile(rf"(?:pgsql_tmp|temporary file)[^\n]*: (?:{NO_SPACE})()()"),
         "the device of its temp files",
     ),
     # DuckDB inside the server.
