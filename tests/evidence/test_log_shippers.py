@@ -186,7 +186,7 @@ def test_messages_that_a_rate_limit_dropped_are_noted(tmp_path, line, dropped):
         ("2026-11-29T10:00:01.1+01:00 db1 postgres[42]: ",
          "2026-11-29T10:00:01.1+01:00 db1 postgres[42]: \t",
          "2026-11-29T10:00:01.2+01:00 db1 systemd-journald[9]: Suppressed 12 messages from x"),
-        ("db-1   | 2026-11-29 10:00:01.000 CET [42] ", "db-1   | \t",
+        ("db-1   | 2026-11-29 10:00:01.000 CET [42] ", "db-1 | \t",
          'web-1  | 10.0.0.1 - - "GET /x" 200'),
         ("[pod/db-0/postgres] 2026-11-29 10:00:01.000 CET [42] ", "[pod/db-0/postgres] \t",
          "[pod/web-0/nginx] served a page"),

@@ -28,11 +28,11 @@ SHIPPERS = re.compile(
     rf"|{_ISO}(?: (?=[ \t])|[ \t])"
     "){1,2}+"
 )
-#: What differs between lines of one program: times, the numbers of messages, and whether a line of
-#: a container is whole.
+#: What differs between lines of one program: times, the numbers of messages, whether a line of a
+#: container is whole, and the width to which docker compose pads names.
 _VARYING = re.compile(
     rf"{_ISO}|^<\d+>|^\d+ (?=<)|[^\W\d_]{{3,4}}\.? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
-    r"|\[[\d-]+\] ?$| [FP] $"
+    r"|\[[\d-]+\] ?$| [FP] $|\s+\| ?"
 )
 #: A text counts as shipped if at least this share of its first lines has a prefix.
 _SHARE = 0.8
