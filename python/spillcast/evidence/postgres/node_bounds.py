@@ -11,7 +11,14 @@ from math import ceil, log, log2
 from typing import Any
 
 from spillcast.evidence.postgres import BLOCK_BYTES
-from spillcast.evidence.postgres.nodes import Node, by_process, sized, sizes_kib
+from spillcast.evidence.postgres.nodes import (
+    HASHED_ROW_BYTES,
+    Node,
+    by_process,
+    cte_name,
+    sized,
+    sizes_kib,
+)
 from spillcast.evidence.postgres.spills import inner_sorts, input_of, sort_spill, tuple_bytes
 from spillcast.evidence.postgres.work_memory import (
     SLOT_BYTES,
@@ -27,9 +34,8 @@ _STORED_ROW_BYTES = 14
 #: The most memory of a stored row over its place in a file: headers of 16 and 8 bytes, and a
 #: pointer in an array that may be twice as long, over 10 bytes (tuplestore.c).
 _MEMORY_TIMES = 4
-#: A row in the file of a hash, without its columns: its hash value and its header (nodeHashjoin.c),
-#: and how much longer its headers in memory are (hashjoin.h).
-_HASHED_ROW_BYTES, _HASHED_MORE_BYTES = 20, 12
+#: How much longer the headers of a row in the table of a hash are than in its file (hashjoin.h).
+_HASHED_MORE_BYTES = 12
 #: The header of an allocation, up to version 16.
 _ALLOCATION_BYTES = 16
 #: The fewest runs that are merged at once (tuplesort.c).
@@ -91,37 +97,27 @@ def _parts(
     ``outer`` are the common table expressions of the queries around it; ``scanned`` collects the
     identities of those whose first scan was visited. ``may_stop``: the node above may leave rows.
     """
-    inner = {name: child for child in node.children if (name := _table_name(child))}
+    inner = {name: child for child in node.children if (name := cte_name(child.values))}
     tables = {**outer, **inner} if inner else outer
-    if node.kind == "CTE Scan" and _loops(node):
+    if node.kind == "CTE Scan" and node.loops:
         table = tables.get(str(node.values.get("CTE Name")), node)
         yield _common_table(node, table, memory, stores=id(table) not in scanned)
         scanned.add(id(table))
-    elif _loops(node):
+    elif node.loops:
         kind = "Hash Join" if node.kind.endswith("Hash Join") else node.kind
         if any("Disk Usage" in values for values in by_process(node.values)):
             kind = "Aggregate"
         bounds = _OF_KIND[kind](node, memory) if kind in _OF_KIND else BlockBounds()
-        yield replace(bounds, reads_min=0.0) if may_stop else bounds
+        yield _less_unread(bounds, node) if may_stop else bounds
     takes_all = node.kind in _TAKES_ALL or node.values.get("Strategy") in {"Plain", "Hashed"}
     stops = node.kind in _STOPS or (may_stop and not takes_all)
     for child in node.children:
         # The query of a common table expression does not see its own name, but an outer one.
-        name = _table_name(child)
+        name = cte_name(child.values)
         seen = {**tables, name: outer.get(name, child)} if name else tables
         # EXISTS takes a single row of a subplan.
         may_end = stops or ("Subplan Name" in child.values and not name)
         yield from _parts(child, memory, seen, scanned, may_stop=may_end)
-
-
-def _table_name(node: Node) -> str:
-    """The name of a common table expression; empty for other nodes."""
-    name = str(node.values.get("Subplan Name", ""))
-    return name.removeprefix("CTE ") if name.startswith("CTE ") else ""
-
-
-def _loops(node: Node) -> float:
-    return float(node.values.get("Actual Loops", node.processes))
 
 
 def _blocks(size_bytes: float) -> int:
@@ -135,7 +131,7 @@ def _columns_bytes(node: Node) -> float:
 
 def _rows_made(node: Node) -> float:
     """Rows of all executions, with those that the node's own filter removed."""
-    return node.rows_in_all + _loops(node) * float(node.values.get("Rows Removed by Filter", 0))
+    return node.rows_in_all + node.loops * float(node.values.get("Rows Removed by Filter", 0))
 
 
 def _stored_max(node: Node) -> int:
@@ -152,7 +148,7 @@ def _row_blocks(rows: float, node: Node) -> int:
 
 def fits(node: Node, work_mem_bytes: int) -> bool:
     """Whether the rows of one execution certainly fit, each allocated as a power of 2."""
-    rows = _rows_made(node) / max(_loops(node), 1.0)
+    rows = _rows_made(node) / max(node.loops, 1.0)
     return rows * 2 * _row_memory_bytes(node) <= work_mem_bytes
 
 
@@ -161,7 +157,7 @@ def _executions(node: Node, child: Node) -> float:
 
     The size is of the last execution. A process without a size has up to twice the mean of others.
     """
-    shown, ran = len(sized(node.values)), _loops(child)
+    shown, ran = len(sized(node.values)), child.loops
     missing = ran - shown if shown < ran <= node.processes else 0.0
     return max(1.0, (ran + missing) / max(shown, 1))
 
@@ -300,18 +296,17 @@ def _unused_max(size: float) -> float:
 
 def _hash_join(node: Node, _memory: WorkMem) -> BlockBounds:
     """A join in batches: rows of later batches are written and, in their turn, read."""
-    inputs = [child for child in node.children if "Subplan Name" not in child.values]
-    hashed = next((child for child in inputs if child.kind == "Hash"), None)
+    hashed = next((child for child in node.inputs if child.kind == "Hash"), None)
     if hashed is None or hashed.values.get("Hash Batches", 1) < 2 or not hashed.rows_in_all:
         return BlockBounds()
-    outer = next((child for child in inputs if child is not hashed), hashed)
+    outer = next((child for child in node.inputs if child is not hashed), hashed)
     batches = float(hashed.values["Hash Batches"])
     planned = max(1.0, min(batches, float(hashed.values.get("Original Hash Batches", batches))))
     shared = bool(hashed.values.get("Parallel Aware"))
-    tables = 1.0 if shared else max(1.0, _loops(hashed))
+    tables = 1.0 if shared else max(1.0, hashed.loops)
     inner_min, inner_max = _inner_bytes(hashed, batches * tables)
     # Columns of an outer row may be NULL.
-    outer_min = outer.rows_in_all * _HASHED_ROW_BYTES
+    outer_min = outer.rows_in_all * HASHED_ROW_BYTES
     outer_max = outer_min + outer.rows_in_all * _columns_bytes(outer)
     later = 1 - 1 / max(2.0, planned)
     # Rows of equal keys may all be in later batches, and are written again as batches split.
@@ -322,15 +317,25 @@ def _hash_join(node: Node, _memory: WorkMem) -> BlockBounds:
         least = (later * inner_min + outer_min) / BLOCK_BYTES
         chunks = 3 * batches * node.processes * _CHUNK_BLOCKS
         most = _blocks(writes * inner_max + outer_max) + chunks
-        unread = 0.0
     else:
         least = later * (inner_min + outer_min) / BLOCK_BYTES
-        unread = files = 2 * (batches - 1) * tables
-        most = _blocks(writes * (inner_max + outer_max)) + files
+        most = _blocks(writes * (inner_max + outer_max)) + _files_of_batches(node)
     # A batch is read if both inputs have rows in it, which is not known of single executions.
-    is_read = shared or (tables == _loops(node) == 1 and outer.rows_in_all >= batches)
-    # The last block of a file is not written if the join ends before it reads the file.
-    return BlockBounds(least if is_read else 0.0, most, max(0.0, least - unread), most)
+    is_read = shared or (tables == node.loops == 1 and outer.rows_in_all >= batches)
+    bounds = BlockBounds(least, most, least, most)
+    return bounds if is_read else _less_unread(bounds, node)
+
+
+def _less_unread(bounds: BlockBounds, node: Node) -> BlockBounds:
+    """The bounds if files may not be read; the last block of a batch is then not written either."""
+    writes_min = max(0.0, bounds.writes_min - _files_of_batches(node))
+    return replace(bounds, reads_min=0.0, writes_min=writes_min)
+
+
+def _files_of_batches(node: Node) -> float:
+    """The files of a hash join's later batches, two for each; 0 for other nodes."""
+    hashes = (child for child in node.inputs if child.kind == "Hash")
+    return sum(2 * (float(each.values.get("Hash Batches", 1)) - 1) * each.loops for each in hashes)
 
 
 def _inner_bytes(hashed: Node, batches: float) -> tuple[float, float]:
@@ -342,14 +347,14 @@ def _inner_bytes(hashed: Node, batches: float) -> tuple[float, float]:
     peak_bytes = batches * 1024 * float(hashed.values.get("Peak Memory Usage", 0))
     in_files = max(0.0, peak_bytes - rows * _HASHED_MORE_BYTES)
     if "Plan Width" not in hashed.values:
-        return min(rows * _HASHED_ROW_BYTES, in_files), in_files
-    planned = rows * (_HASHED_ROW_BYTES + float(hashed.values["Plan Width"]))
-    return min(planned, in_files), rows * (_HASHED_ROW_BYTES + _columns_bytes(hashed))
+        return min(rows * HASHED_ROW_BYTES, in_files), in_files
+    planned = rows * (HASHED_ROW_BYTES + float(hashed.values["Plan Width"]))
+    return min(planned, in_files), rows * (HASHED_ROW_BYTES + _columns_bytes(hashed))
 
 
 def _common_table(node: Node, table: Node, memory: WorkMem, *, stores: bool) -> BlockBounds:
     """A scan of a common table expression; the first scan of ``table`` stores its rows."""
-    scans = _loops(node) - stores
+    scans = node.loops - stores
     shown, least = _shown_storage(node)
     if not shown and ("Storage" in node.values or fits(table, memory.min_bytes)):
         return BlockBounds()
@@ -384,8 +389,8 @@ def _store(node: Node, memory: WorkMem) -> BlockBounds:
         is_small = fits(below, memory.min_bytes)
     if not shown and ("Storage" in node.values or is_small):
         return BlockBounds()
-    most = 1 + (shown * _loops(below) if shown else _stored_max(below))
-    scans = _loops(node) - (0.0 if is_function else _loops(below))
+    most = 1 + (shown * below.loops if shown else _stored_max(below))
+    scans = node.loops - (0.0 if is_function else below.loops)
     # Each time, it may begin and end in the middle of a block.
     reads_max = max(0.0, scans) * most + 2 * _row_blocks(again, below)
     return BlockBounds(least if is_function else 0.0, reads_max, least, most)
@@ -399,7 +404,7 @@ def _window(node: Node, memory: WorkMem) -> BlockBounds:
     is_near = bool(calls) and calls <= _NEAR_ROWS
     if not shown and ("Storage" in node.values or is_near or fits(below, memory.min_bytes)):
         return BlockBounds()
-    most = max(shown * _loops(node), _stored_max(below) + 1)
+    most = max(shown * node.loops, _stored_max(below) + 1)
     return BlockBounds(least, 2 * most + _WINDOW_POSITIONS * node.rows_in_all, least, most)
 
 
@@ -408,13 +413,13 @@ def _recursion(node: Node, memory: WorkMem) -> BlockBounds:
     shown, least = _shown_storage(node)
     if not shown and ("Storage" in node.values or fits(node, memory.min_bytes)):
         return BlockBounds()
-    most = max(shown * _loops(node), _stored_max(node) + 1)
+    most = max(shown * node.loops, _stored_max(node) + 1)
     return BlockBounds(0.0, most, least / 2, most)
 
 
 def _work_table(node: Node, _memory: WorkMem) -> BlockBounds:
     """A step of a recursion begins and ends in the middle of a block."""
-    return BlockBounds(reads_max=2 * _loops(node), writes_max=2 * _loops(node))
+    return BlockBounds(reads_max=2 * node.loops, writes_max=2 * node.loops)
 
 
 _OF_KIND: Mapping[str, Callable[[Node, WorkMem], BlockBounds]] = {

@@ -35,12 +35,9 @@ _OTHER_UNIT = "if the time is in another unit, or of another run, give it with -
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 #: PostgreSQL's maximum number of workers for all queries together.
 WORKERS_MAX = 1024
-#: In a hash join's temp file, the hash value and tuple header before the columns of a row.
-_ROW_HEADER_BYTES = 20
-SIZES_NOTE = (
-    "a plan without BUFFERS: the least temp I/O is the sizes on disk, read as often as nodes "
-    "ran and written once"
-)
+#: A row in the file of a hash, without its columns: its hash value and its header (nodeHashjoin.c).
+HASHED_ROW_BYTES = 20
+SIZES_NOTE = "a plan without BUFFERS: its sizes on disk give only bounds of temp I/O"
 #: Nodes that never write temp files.
 _NEVER_SPILLS = frozenset((
     "Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr", "Foreign Scan",
@@ -154,6 +151,16 @@ class Node:
     children: "Sequence[Node]"
 
     @property
+    def loops(self) -> float:
+        """Executions in all processes."""
+        return float(self.values.get("Actual Loops", self.processes))
+
+    @property
+    def inputs(self) -> "Sequence[Node]":
+        """Its children without subplans."""
+        return [child for child in self.children if "Subplan Name" not in child.values]
+
+    @property
     def rows(self) -> float:
         """Rows of one execution in one process, on average."""
         return float(self.values.get("Actual Rows", 0.0))
@@ -161,7 +168,7 @@ class Node:
     @property
     def rows_in_all(self) -> float:
         """Rows of all executions in all processes."""
-        return self.rows * _loops(self)
+        return self.rows * self.loops
 
     @property
     def is_abridged(self) -> bool:
@@ -175,7 +182,7 @@ class Node:
         if "Sort Method" in groups:
             return self.processes == 1 and "Disk" not in groups
         types = Counter(process.get("Sort Space Type") for process in sized(self.values))
-        return types == {"Memory": max(1, int(_loops(self)))}
+        return types == {"Memory": max(1, int(self.loops))}
 
     @property
     def shows_no_spill(self) -> bool:
@@ -194,7 +201,7 @@ class Node:
         if not self.kind.endswith("Append"):
             return True
         # Each node's rows per execution are rounded.
-        off = sum(map(_loops, (self, *self.children))) / 2
+        off = sum(node.loops for node in (self, *self.children)) / 2
         if sum(child.rows_in_all for child in self.children) < self.rows_in_all - off:
             return False
         # Processes share the rows of some children; the estimate includes removed children.
@@ -294,7 +301,7 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
         raise ValueError(f"a hash is {place}, and not in a join of two: {missing}")
     for child in inputs if batches > 1 else ():
         rows: float = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
-        row_bytes: int = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0
+        row_bytes: int = child["Plan Width"] + HASHED_ROW_BYTES if "Plan Width" in child else 0
         size_bytes += (1 - 1 / batches) * rows * row_bytes
     return -int(-size_bytes // BLOCK_BYTES)
 
@@ -305,11 +312,7 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
     The figures of a node include those of its descendants. A common table expression is executed,
     and therefore counted, in the node that scans it.
     """
-    shared = {
-        str(child["Subplan Name"]).removeprefix("CTE "): _temp(child)
-        for child in all_nodes(plan)
-        if _is_cte(child)
-    }
+    shared = {name: _temp(child) for child in all_nodes(plan) if (name := cte_name(child))}
     return _node(plan, 1, "", shared)
 
 
@@ -320,7 +323,7 @@ def _node(
     processes = _ran_in(values, processes)
     below = _processes_below(values, processes)
     children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
-    inside = [child.all_temp for child in children if not _is_cte(child.values)]
+    inside = [child.all_temp for child in children if not cte_name(child.values)]
     temp = _temp(values)
     if kind in GATHERS and temp.less(inside).blocks:
         # Nodes below the Gather are left out; its processes ran them.
@@ -450,15 +453,10 @@ def _holds_inputs(node: Node) -> bool:
 
     Otherwise lines are missing, or their parent is wrong.
     """
-    inputs = [child for child in node.children if "Subplan Name" not in child.values]
     if node.kind in GATHERS:
-        runs = _loops(node) * _processes_below(node.values, 1)
-        return all(_loops(child) <= runs for child in inputs)
-    return sum(_time_s(child, -1) for child in inputs) <= _time_s(node, +1)
-
-
-def _loops(node: Node) -> float:
-    return float(node.values.get("Actual Loops", node.processes))
+        runs = node.loops * _processes_below(node.values, 1)
+        return all(child.loops <= runs for child in node.inputs)
+    return sum(_time_s(child, -1) for child in node.inputs) <= _time_s(node, +1)
 
 
 def _time_s(node: Node, sign: int) -> float:
@@ -466,7 +464,7 @@ def _time_s(node: Node, sign: int) -> float:
     once_ms: float = node.values.get("Actual Total Time", 0.0)
     # PostgreSQL prints three decimals; people and tools may round further.
     decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
-    return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * _loops(node) / 1e3
+    return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * node.loops / 1e3
 
 
 def _has_buffers(node: Node) -> bool:
@@ -489,8 +487,10 @@ def shared_read_s(values: Mapping[str, Any]) -> float:
     return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3
 
 
-def _is_cte(values: Mapping[str, Any]) -> bool:
-    return str(values.get("Subplan Name", "")).startswith("CTE ")
+def cte_name(values: Mapping[str, Any]) -> str:
+    """The name of a common table expression; empty for other nodes."""
+    name = str(values.get("Subplan Name", ""))
+    return name.removeprefix("CTE ") if name.startswith("CTE ") else ""
 
 
 def all_nodes(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -9,10 +9,10 @@ from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HINT
 from spillcast.evidence.postgres.node_bounds import WorkMem, fits, plan_bounds
 from spillcast.evidence.postgres.nodes import Node, by_process
-from spillcast.evidence.postgres.spills import inner_sorts, input_of, size_of_setting
+from spillcast.evidence.postgres.spills import WORK_MEM, inner_sorts, input_of, size_of_setting
 
-#: The default of work_mem, and the least value that the server accepts.
-_WORK_MEM, _WORK_MEM_MIN_BYTES = "4MB", 64 << 10
+#: The least work_mem that the server accepts.
+_WORK_MEM_MIN_BYTES = 64 << 10
 #: Nodes that store rows, in temp files if they are many; only PostgreSQL 18 prints how many.
 _STORES = frozenset(("CTE Scan", "Function Scan", "Materialize", "Recursive Union", "WindowAgg"))
 
@@ -48,7 +48,7 @@ def work_mem_of(top: Node, settings: Mapping[str, str]) -> WorkMem:
     that it had at least as much.
     """
     if settings:
-        size_bytes = size_of_setting(settings.get("work_mem", _WORK_MEM))
+        size_bytes = size_of_setting(settings.get("work_mem", WORK_MEM))
         return WorkMem(size_bytes, size_bytes)
     sorted_kib = (
         values.get("Sort Space Used", 0)

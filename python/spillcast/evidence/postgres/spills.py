@@ -9,7 +9,14 @@ from typing import Any
 from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import document_of
-from spillcast.evidence.postgres.nodes import SIZES_NOTE, Node, by_process, nodes_of, sorts_kib
+from spillcast.evidence.postgres.nodes import (
+    HASHED_ROW_BYTES,
+    SIZES_NOTE,
+    Node,
+    by_process,
+    nodes_of,
+    sorts_kib,
+)
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
     SLOT_BYTES,
@@ -25,6 +32,8 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
 
+#: PostgreSQL's default work_mem.
+WORK_MEM = "4MB"
 #: The default since PostgreSQL 15, and before. A plan made with SETTINGS shows any other value.
 HASH_MEM_MULTIPLIER, _OLDER_MULTIPLIER = 2.0, 1.0
 #: The header of a tuple in memory before PostgreSQL 17; since 17, only of tuples that get freed.
@@ -190,7 +199,7 @@ def input_of(node: Node) -> Node:
 
     The figures of a child may be left out.
     """
-    child = next((child for child in node.children if "Subplan Name" not in child.values), node)
+    child = next(iter(node.inputs), node)
     return child if "Actual Rows" in child.values else node
 
 
@@ -331,10 +340,8 @@ def _store(node: Node, older: bool) -> NodeSpill:
     return NodeSpill(kind="store", processes=node.processes, needed_bytes=needed)
 
 
-#: PostgreSQL's default work_mem.
-_WORK_MEM = "4MB"
-#: The overhead of a row in a temp file: of sorts and stores, and of hashes.
-_SORT_ROW_BYTES, _HASH_ROW_BYTES = 10, 20
+#: The overhead of a row in the temp file of a sort or a store.
+_SORT_ROW_BYTES = 10
 #: Partitions of a hash aggregate reserve blocks of the file in advance. Blocks before the one that
 #: is written are filled with zeros: a block is written twice and read once.
 AGGREGATE_WRITES = 2
@@ -357,7 +364,7 @@ def planned_bytes(
 ) -> PlannedBytes:
     """Temp bytes by the estimates of a plan, with the work memory divided by ``less``."""
     given = {**settings, **(document.get("Settings") or {})}
-    memory = size_of_setting(given.get("work_mem") or _WORK_MEM) // less
+    memory = size_of_setting(given.get("work_mem") or WORK_MEM) // less
     multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
     written = read = aggregated = joins = 0.0
     for node, processes in _nodes(document["Plan"], 1.0):
@@ -409,13 +416,13 @@ def _node_bytes(node: Mapping[str, Any], memory: int, multiplier: float) -> floa
         batches = hash_batches(
             inner_rows, hash_tuple_bytes(inner_width), round(memory * multiplier), balanced=False
         )
-        size = inner_rows * (inner_width + _HASH_ROW_BYTES) + rows * (width + _HASH_ROW_BYTES)
+        size = inner_rows * (inner_width + HASHED_ROW_BYTES) + rows * (width + HASHED_ROW_BYTES)
         return size * (1 - 1 / batches)
     if kind == "Aggregate" and node.get("Strategy") in {"Hashed", "Mixed"}:
         groups, group_width = _rows(node)
         needed = aggregate_bytes(groups, group_width, width, older=True)
         in_memory = memory * multiplier / max(needed, 1)
-        return rows * (width + _HASH_ROW_BYTES) * max(1 - in_memory, 0.0)
+        return rows * (width + HASHED_ROW_BYTES) * max(1 - in_memory, 0.0)
     if kind == "Materialize" and rows * (width + SLOT_BYTES) > memory:
         return rows * (width + _SORT_ROW_BYTES)
     return 0.0
