@@ -82,6 +82,12 @@ def test_emulate_ends_with_hours_of_work_in_flight(tmp_path):
         assert GONE.search(last_line(reader))
 
 
+def states(process):
+    """The states of the threads of a process, such as T for stopped."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks}
+
+
 def test_processes_that_wait_for_a_hung_mount_can_be_interrupted(tmp_path):
     def waits_for_it(process):
         tasks = Path(f"/proc/{process.pid}/task").iterdir()
@@ -90,6 +96,8 @@ def test_processes_that_wait_for_a_hung_mount_can_be_interrupted(tmp_path):
     with Emulator(tmp_path, "--read", "1ms") as emulator:
         path = emulator.ready().mountpoint / "plan.json"
         os.kill(emulator.process.pid, signal.SIGSTOP)
+        # Until they stop, its threads may take a request, and only they can end it then.
+        until(lambda: states(emulator.process) == {"T"}, "the stopped mount")
         try:
             for words in (
                 ["forecast", path],
