@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spillcast.engines.ranking import Change, Gain, Ranked, ServerRanking, SpillHistory
-from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
+from spillcast.evidence.postgres.work_memory import SORT_TIMES_MAX
 from spillcast.fleet.snapshots import LiveSession
 from spillcast.forecast.verdict import in_memory_sentences, notable_s
 from spillcast.report import Commands, Page, PagePart, Prose, bar

@@ -2,12 +2,12 @@
 
 import re
 from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, compress, groupby, pairwise
-from math import inf
+from math import frexp, inf
 from operator import itemgetter
 
 from spillcast.errors import EvidenceIncomplete
@@ -19,7 +19,6 @@ from spillcast.evidence.postgres.languages import MILLISECONDS, NO_SPACE, PSQL_T
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
-from spillcast.evidence.postgres.work_memory import rounded_up
 from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import CountedStatement
@@ -132,6 +131,10 @@ class _Call:
     ended: datetime | None
 
 
+#: The time (s) at which a call ended, the call, its process, and the prefix of its message.
+_Ended = tuple[float, _Call, str, str]
+
+
 @dataclass
 class _Session:
     """The last call of a process, and removals of files whose call is not known yet.
@@ -164,9 +167,9 @@ class LoggedTempFiles:
         #: Whether it is the log of a server, and not what a single session shows.
         self._is_of_server = False
         #: By statement: processes whose calls the log does not show, with the prefixes of their
-        #: messages; and calls that ended after these, with the time, their process and prefix.
+        #: messages; and calls that ended after these.
         self._others: dict[str, dict[str, str]] = defaultdict(dict)
-        self._ended: dict[str, list[tuple[float, _Call, str, str]]] = defaultdict(list)
+        self._ended: dict[str, list[_Ended]] = defaultdict(list)
         #: Calls that may be of any session, and the files that were waiting for one.
         self._guesses: list[tuple[_Call, list[_Removal]]] = []
 
@@ -281,19 +284,15 @@ class LoggedTempFiles:
         """Assigns files of parallel workers to the only call of their statement at that time."""
         calls = {(f.process, f.query, f.elapsed_s): f.call for f in self.files if f.elapsed_s}
         for query, others in self._others.items():
-            ended = sorted(self._ended[query], key=itemgetter(0))
-            times_s = [end_s for end_s, *_ in ended]
-            longest_s = max((call.elapsed_s for _, call, *_ in ended), default=0.0)
+            by_length: dict[int, list[_Ended]] = defaultdict(list)
+            for each in sorted(self._ended[query], key=itemgetter(0)):
+                by_length[frexp(each[1].elapsed_s)[1]].append(each)
             for writer, prefix in others.items():
                 session = self._sessions[writer]
                 for removal in session.waiting if session.last is None else ():
-                    # Only these calls may have been running when the file was removed.
-                    at_s = inf if removal.time is None else _clock_s(removal.time)
-                    begin = bisect_left(times_s, at_s - 2 * _RESOLUTION_S)
-                    end = bisect_left(times_s, at_s + longest_s + 2 * _RESOLUTION_S)
                     leaders = [
                         (call, leader)
-                        for _, call, leader, above in ended[begin:end]
+                        for _, call, leader, above in _around(removal, by_length)
                         if _was_during(removal, call) and _is_worker(prefix, above)
                     ]
                     if len(leaders) == 1 and _plain(removal.file.query or "") == query:
@@ -332,6 +331,20 @@ def _is_older(removal: _Removal, call: _Call) -> bool:
         return True
     rounded_s = 0.0 if call.ended is None or call.ended.microsecond else _RESOLUTION_S
     return _seconds_between(removal.time, call.ended, -inf) > call.elapsed_s + rounded_s
+
+
+def _around(removal: _Removal, by_length: Mapping[int, Sequence[_Ended]]) -> Iterator[_Ended]:
+    """The calls that may have been running when a file was removed, of calls by their end.
+
+    Each sequence has calls of less than a power of two of seconds: a long call does not make all
+    short ones after it candidates.
+    """
+    if removal.time is not None:
+        at_s = _clock_s(removal.time)
+        for exponent, ended in by_length.items():
+            begin = bisect_left(ended, at_s - 2 * _RESOLUTION_S, key=itemgetter(0))
+            end_s = at_s + 2.0**exponent + 2 * _RESOLUTION_S
+            yield from ended[begin : bisect_left(ended, end_s, key=itemgetter(0))]
 
 
 def _was_during(removal: _Removal, call: _Call) -> bool:
@@ -471,28 +484,3 @@ def counts_of_files(
         statement=CountedStatement(call[0].queryid, query, 1, len(by_call)),
         notes=["each temp file is assumed to be written once and read once", *notes],
     )
-
-
-#: The maximum ratio of a sort's memory to the size of its temp file. A row with an integer takes 13
-#: bytes on disk; in memory 48 with its header, and up to 48 in an array that grows by doubling.
-#: PostgreSQL 15 takes 2.8 to 6.8 times the file.
-SORT_TIMES_MAX = 8
-KIB, MIB = 1 << 10, 1 << 20
-
-
-def work_mem_between(files: Sequence[TempFile]) -> tuple[int, int | None]:
-    """Bounds of the work_mem (bytes) with which no call of a statement spills.
-
-    The lower bound is the largest file: a sort has one file and takes more memory, a hash has a
-    file for each batch. The upper bound follows from all files of a call, and is None if the files
-    of a call are not known.
-    """
-    call_bytes = Counter[int]()
-    for file in files:
-        call_bytes[file.call] += file.bytes
-    lower_bytes = max(file.bytes for file in files)
-    unit = MIB if lower_bytes >= MIB else KIB
-    lower_bytes -= lower_bytes % unit
-    if 0 in call_bytes and len(files) > 1:
-        return lower_bytes, None
-    return lower_bytes, rounded_up(SORT_TIMES_MAX * max(call_bytes.values()))

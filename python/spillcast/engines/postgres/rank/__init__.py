@@ -55,8 +55,8 @@ from spillcast.evidence.postgres.statements import (
     processes_of,
     read_rows,
 )
-from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
-from spillcast.evidence.postgres.work_memory import enough_bytes
+from spillcast.evidence.postgres.temp_files import TempFile
+from spillcast.evidence.postgres.work_memory import enough_bytes, work_mem_between
 from spillcast.fleet.snapshots import LiveSession, Snapshot, Unseen, store_snapshot
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
@@ -395,7 +395,8 @@ def _temp_s(row: StatementRow) -> tuple[float, float] | None:
 
 def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
     """Adds the bounds from temp files: their I/O took at most the time of their calls."""
-    ranked = replace(ranked, work_mem_between=work_mem_between(files))
+    sizes = [(file.call, file.bytes) for file in files]
+    ranked = replace(ranked, work_mem_between=work_mem_between(sizes))
     calls = {file.call: file.elapsed_s for file in files if file.elapsed_s is not None}
     if not calls:
         return ranked
