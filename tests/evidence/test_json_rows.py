@@ -80,3 +80,10 @@ def test_rows_in_text_are_read_and_a_cut_row_is_not_text(tmp_path, text):
     path.write_text(text.format(f"{second}\n{first[:-12]}\n"))
     with pytest.raises(InputError):
         read_rows(path)
+
+
+def test_a_fenced_row_in_several_lines_is_read_under_other_names_of_columns(tmp_path):
+    row = {"calls": 8, "total_ms": 4000.5, "temp_read_bytes": 8192, "temp_written_bytes": 16384}
+    (path := tmp_path / "rows.md").write_text(f"```\n{json.dumps([row], indent=1)}\n```\nHelp!\n")
+    assert recognise(path) is not None
+    assert [row.blocks for row in read_rows(path)] == [3]

@@ -34,6 +34,8 @@ CODE_FENCE = re.compile(
 )
 #: The start of JSON, but not of a time or a prompt in brackets.
 _JSON_START = re.compile(r"\s*(?:\{\s*(?:\"|$)|\[\s*(?:[\[{\"]|$))")
+#: The first lines of JSON, which have the names of a row.
+_HEAD_LINES = 100
 #: A line of logfmt, and the message in it.
 _LOGFMT = re.compile(r"(?>[\w.]+=(?:\"(?>[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
 _MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?>[^\"\\]|\\.)*+)\"")
@@ -116,7 +118,8 @@ def data_in_text(lines: Lines) -> Lines | None:
     text = "\n".join(data).strip()
     is_log = SERVER_MESSAGE.search(text) is not None
     if _JSON_START.match(text):
-        is_known = is_log or FIGURES.search(text) is not None
+        has_figures = FIGURES.search(text) or EXPORTED_COLUMNS.search(" ".join(data[:_HEAD_LINES]))
+        is_known = is_log or has_figures is not None
         is_data = is_known and (json_or_none(text) is not None or bool(_json_records(text)))
     else:
         heading = text.partition("\n")[0].rstrip()
