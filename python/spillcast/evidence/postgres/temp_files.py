@@ -283,19 +283,22 @@ class LoggedTempFiles:
     def _assign_workers(self) -> None:
         """Assigns files of parallel workers to the only call of their statement at that time."""
         calls = {(f.process, f.query, f.elapsed_s): f.call for f in self.files if f.elapsed_s}
+        waiting: dict[tuple[str, str], list[_Removal]] = defaultdict(list)
+        for writer, session in self._sessions.items():
+            for removal in session.waiting if session.last is None else ():
+                waiting[writer, _plain(removal.file.query or "")].append(removal)
         for query, others in self._others.items():
             by_length: dict[int, list[_Ended]] = defaultdict(list)
             for each in sorted(self._ended[query], key=itemgetter(0)):
                 by_length[frexp(each[1].elapsed_s)[1]].append(each)
             for writer, prefix in others.items():
-                session = self._sessions[writer]
-                for removal in session.waiting if session.last is None else ():
+                for removal in waiting[writer, query]:
                     leaders = [
                         (call, leader)
                         for _, call, leader, above in _around(removal, by_length)
                         if _was_during(removal, call) and _is_worker(prefix, above)
                     ]
-                    if len(leaders) == 1 and _plain(removal.file.query or "") == query:
+                    if len(leaders) == 1:
                         call, leader = leaders[0]
                         key = leader, removal.file.query, call.elapsed_s
                         removal.file.call = calls.setdefault(key, removal.position)
