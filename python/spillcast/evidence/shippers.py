@@ -32,7 +32,7 @@ SHIPPERS = re.compile(
 #: container is whole, and the width to which docker compose pads names.
 _VARYING = re.compile(
     rf"{_ISO}|^<\d+>|^\d+ (?=<)|[^\W\d_]{{3,4}}\.? [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
-    r"|\[[\d-]+\] ?$| [FP] $|\s+\| ?"
+    r"|\[[\d-]+\] ?$| [FP] $|(?<!\s)\s+\| ?"
 )
 #: A text counts as shipped if at least this share of its first lines has a prefix.
 _SHARE = 0.8
