@@ -222,9 +222,11 @@ class LoggedTempFiles:
                 # The client fetches the rows of a call in parts; the log may lack the first part.
                 before_s = last.elapsed_s if last and last.query == call.query else -inf
                 call = replace(call, elapsed_s=before_s + seconds)
-            query = _plain(masked_text(call.query or entry.query or ""))
-            if query in self._others and call.ended is not None:
-                self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
+            # Most logs have no such process, and a call for each of many statements.
+            if self._others and call.ended is not None:
+                query = _plain(masked_text(call.query or entry.query or ""))
+                if query in self._others:
+                    self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
             _end_call(self._sessions[writer], call)
         return writer
 
