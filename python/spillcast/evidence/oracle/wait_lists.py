@@ -127,8 +127,8 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
     """
     views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[EventWaits]]]] = {}
     for table in tables:
-        cells = list(_rows(table))
-        if (columns := _wait_columns(table, cells)) is None:
+        rows = list(_rows(table))
+        if (columns := _wait_columns(table, rows)) is None:
             continue
         table.check_distinct(columns.event, columns.count, columns.total, columns.mean)
         by_owner: dict[str, list[EventWaits]] = {}
@@ -138,7 +138,7 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
         of_instances = _INSTANCE in table.names
         owners = list(filter(_OWNER.fullmatch, table.names))
         owner = _ALL_INSTANCES if of_instances else ""
-        for row in cells:
+        for row in rows:
             owner = " ".join(filter(None, (row.get(name) for name in owners))) or owner
             if of_instances and owner != _ALL_INSTANCES:
                 continue
@@ -155,8 +155,8 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
             yield from (_without_total(_once(waits)) for waits in by_owner.values())
     for columns, by_owner in views.values():
         for owner, waits in by_owner.items():
-            rows = _once(waits, of_buckets=columns.in_buckets)
-            yield WaitList(_of_buckets(rows) if columns.in_buckets else rows, owner=owner)
+            distinct = _once(waits, of_buckets=columns.in_buckets)
+            yield WaitList(_of_buckets(distinct) if columns.in_buckets else distinct, owner=owner)
 
 
 def _once(waits: Sequence[EventWaits], *, of_buckets: bool = False) -> Sequence[EventWaits]:

@@ -53,6 +53,8 @@ _PROMPT = re.compile(
 )
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
+#: What grep prints between groups of lines.
+_BETWEEN_MATCHES = "--"
 #: The heading of a CSV export.
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:[,;\t]"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions of columns in a line of csvlog.
@@ -72,10 +74,6 @@ _FOLLOWED = re.compile(r"^(?:EVENTS\t|textPayload: )", re.MULTILINE)
 _AS_JSON = "export it as JSON: aws ... --output json, gcloud logging read --format=json"
 #: Names that only the server's own records have.
 _RECORD_NAMES = {"errorseverity", "errorlevel", "statement"}
-
-
-#: What grep prints between groups of lines.
-_BETWEEN_MATCHES = "--"
 
 
 @dataclass
@@ -217,9 +215,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry, below, is_below = new, [], False
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
-        elif isinstance(line, str) and len({program_of(head), program_of(line)} - {None}) > 1:
-            pass  # The line is of another program in the same log.
-        elif line == _BETWEEN_MATCHES:
+        elif isinstance(line, str) and _is_of_other(line, head):
             pass
         elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # Removes the prefixes of shipper and server.
@@ -233,6 +229,11 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
+
+
+def _is_of_other(line: str, head: str) -> bool:
+    """Whether a line is of another program in the same log than a message's first, or of grep."""
+    return line == _BETWEEN_MATCHES or len({program_of(head), program_of(line)} - {None}) > 1
 
 
 def _without_prefix(line: str, head: str) -> str:
