@@ -105,6 +105,9 @@ def test_batches_that_were_cut_or_rejoined_are_refused(plan_of, line):
     "Buffers: temp read=22934 written= 23145",
     "Buffers: temp read=22934 wri tten=23145",
     "Buffers: shared hit=1, te mp read=22934 written=23145",
+    "Buffers: shared hit=1, fast cache hit=2, te mp read=22934 written=23145",
+    "Buffers: shared hit=1, fast cache hit=2 3, temp read=22934 written=23145",
+    "Buffers: shared hit=1, temp fast cache hit=2, read=22934 written=23145",
     "I/O Timings: temp read=12 93.4 write=1206.6",
     "I/O Timings: read=129 3.4 write=1206.6",
 ])  # fmt: skip
@@ -117,6 +120,13 @@ def test_a_number_that_was_split_and_rejoined_is_refused(tmp_path, line):
     )
     with pytest.raises(EvidenceDamaged):
         read_plan(path)
+
+
+def test_hits_of_a_cache_of_a_fork_are_not_of_temp_files(plan_of):
+    line = "Buffers: shared hit=1 read=2, ultra fast cache hit=3, temp read=10 written=11"
+    node = "Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..8000.0 rows=9 loops=1)"
+    counts = plan_of(f"{node}\n  {line}\nExecution Time: 8100.0 ms\n")
+    assert (counts.reads.count, counts.writes.count) == (10, 11)
 
 
 def test_a_wrapped_temp_file_size_is_complete_at_every_width(tmp_path):

@@ -5,7 +5,7 @@ from textwrap import indent
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceIncomplete, NoTempIo
+from spillcast.errors import EvidenceContradictory, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
@@ -188,6 +188,31 @@ def test_leader_and_missing_workers_share_the_rest_equally(tmp_path, worker, loo
     # If the plan is cut there, the buffers of a worker may be missing.
     path.write_text(path.read_text().partition("Execution")[0])
     assert read_plan(path).processes == (3.0 if worker is IDLE else processes)
+
+
+#: A Limit whose counts are those of the leader, as up to version 10.
+ABOVE = """\
+Limit  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..1000.0 rows=9 loops=1)
+  Buffers: shared hit=300, temp read={read} written=100
+  ->  """
+
+
+@cases("read,worker,is_read", [
+    (100, WORKER, True),
+    (100, "", False),
+    (90, WORKER, False),
+    (110, WORKER, False),
+])  # fmt: skip
+def test_nodes_above_a_gather_may_lack_the_blocks_of_workers(plan_of, read, worker, is_read):
+    """The Gather read 300 blocks, and each worker 100: the leader read 100."""
+    plan = indent(VERBOSE.format(worker=worker, loops=3), "      ").replace("      Exec", "Exec")
+    text = ABOVE.format(read=read) + plan.lstrip()
+    if is_read:
+        counts = plan_of(text)
+        assert (counts.reads.count, counts.writes.count, counts.processes) == (300, 300, 3.0)
+    else:
+        with pytest.raises(EvidenceContradictory):
+            plan_of(text)
 
 
 @cases("shown", [0, 1, 2])

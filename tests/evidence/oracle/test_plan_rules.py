@@ -42,6 +42,14 @@ def test_a_plan_of_all_executions_is_not_a_single_call(figures):
     assert "3" in figures(PLAN.replace("|      1 |  ", "|      3 |  ")).subject
 
 
+def test_only_the_column_that_a_plan_lacks_is_named(figures):
+    at = PLAN.index("| Writes")
+    with pytest.raises(EvidenceIncomplete) as error:
+        figures("\n".join(line[:at] + line[at + 9 :] for line in PLAN.splitlines()))
+    assert "Writes" in str(error.value)
+    assert "Reads" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -83,9 +83,10 @@ def read(path: Path, selection: Selection) -> Counts:
 def _figures(plan: CursorPlan, selection: Selection) -> Counts:
     if _MEASURED.isdisjoint(plan.names):
         raise EvidenceUnsuited("its plan was estimated, not executed: it has no A-Time", HINT)
-    if not {"reads", "writes"} <= set(plan.names):
+    if missing := [name.title() for name in ("reads", "writes") if name not in plan.names]:
         if plan.used_temp:
-            message = f"{plan.used_temp} used temp space, and Reads and Writes are missing"
+            columns = " and ".join(missing)
+            message = f"{plan.used_temp} used temp space, and the plan lacks {columns}"
             raise EvidenceIncomplete(message)
         raise _no_temp(plan, "no line of its plan wrote or used temp space")
     blocks, elsewhere = temp_blocks_of(plan.lines), writer_elsewhere(plan.lines)

@@ -9,7 +9,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.node_lines import FIGURES
 from spillcast.evidence.postgres.nodes import (
     GATHERS,
@@ -18,6 +18,7 @@ from spillcast.evidence.postgres.nodes import (
     all_nodes,
     by_process,
     count_disk_sizes,
+    cte_name,
     nodes_of,
     sizes_kib,
     sorts_kib,
@@ -164,12 +165,36 @@ def _complete(document: dict[str, Any], notes: list[str]) -> None:
     for name, value in settings.items():
         settings[name] = value if isinstance(value, str) else json.dumps(value)
     _check_shape(document)
+    _add_workers(document["Plan"])
     if count_disk_sizes(document["Plan"]):
         if any(map(_lacks_size, all_nodes(document["Plan"]))):
             raise ValueError("a hash aggregate has batches, but no size on disk")
         notes.append(SIZES_NOTE)
     if notes:
         document["Notes"] = notes
+
+
+def _add_workers(values: dict[str, Any]) -> list[int]:
+    """Adds the workers' temp blocks to nodes above a Gather that show only those of the leader.
+
+    PostgreSQL 10 and older leave them out; the lines of workers in a VERBOSE plan prove it. Returns
+    the blocks that the node showed, for a Gather those of the leader.
+    """
+    shown = _temp_blocks(values)
+    children = [child for child in values.get("Plans", ()) if not cte_name(child)]
+    of_leader = [sum(parts) for parts in zip(*map(_add_workers, children), strict=True)]
+    if values["Node Type"] in GATHERS:
+        workers = [worker for child in children for worker in child.get("Workers", ())]
+        parts = zip(shown, *map(_temp_blocks, workers), strict=True)
+        return [blocks - sum(of_workers) for blocks, *of_workers in parts]
+    of_all = [sum(parts) for parts in zip(*map(_temp_blocks, children), strict=True)]
+    if shown == of_leader != of_all:
+        values.update(zip(TEMP_BLOCKS, of_all, strict=True))
+    return shown
+
+
+def _temp_blocks(values: Mapping[str, Any]) -> list[int]:
+    return [values.get(name, 0) for name in TEMP_BLOCKS]
 
 
 def logged_plan(message: str) -> dict[str, Any] | None:

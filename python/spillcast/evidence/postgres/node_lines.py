@@ -50,9 +50,10 @@ FIGURES = re.compile(
 _KIND, _PAIRS = r"shared/local|shared|local|temp", r"(?: +\w+=\d\S*(?: ms\b)?)+"
 _TEMP = re.compile(rf"\b(?P<kind>{_KIND})(?P<pairs>{_PAIRS})")
 #: The start of a line of counts or times, which no further figures follow: these show a line that
-#: was broken or joined. A size may follow as a remark.
+#: was broken or joined. A size may follow as a remark. A fork may have caches of its own: a cache
+#: has hits, and temp files have none.
 _WHOLE = re.compile(
-    rf"[^:]+:(?>(?: +(?:{_KIND}))?{_PAIRS})*+\s*+"
+    rf"[^:]+:(?>(?: +(?:{_KIND}))?{_PAIRS}| +(?>[a-z]+ +)++hit=\d\S*+)*+\s*+"
     r"(?![.,]?\d(?![\d.,]*+ ?[kKMGT]i?B\b)|\w[^=]*=)"
 )
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
