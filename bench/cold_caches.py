@@ -17,7 +17,7 @@ from bench.result import Result
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.query import workload_of_recording
 from spillcast.lab.storages import SpillDirectory, named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed

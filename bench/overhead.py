@@ -16,8 +16,8 @@ from spillcast.engines import Lab, LabQuery, duckdb
 from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.result import RECORDING
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, SpillDirectory, emulated, plain

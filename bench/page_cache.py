@@ -21,7 +21,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.forecast import Forecast
 from spillcast.forecast.ask import forecast
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.query import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, SpillDirectory

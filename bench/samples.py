@@ -63,7 +63,7 @@ def _held(cached: bool) -> Result:
 @contextmanager
 def _smaller() -> Iterator[None]:
     """Makes smaller recordings count as large."""
-    from spillcast.forecast.workload import query
+    from spillcast.forecast import query
     from spillcast.recording import derived as sampling
 
     with (

@@ -7,10 +7,10 @@ import numpy as np
 
 from spillcast.forecast.binding import relieved
 from spillcast.forecast.project import Projector, interval_of
+from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, size
 from spillcast.forecast.sizing.products import Product, Search
-from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import Recording
 from spillcast.storage.catalogue import lookup, rows_by_name
 from spillcast.storage.catalogue.prices import load_prices

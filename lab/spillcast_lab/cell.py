@@ -12,6 +12,7 @@ from spillcast.engines.queries import RunResult
 from spillcast.errors import SpillcastError, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.previous_runs import run_instead_of
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, hints_of
 from spillcast.lab.case import Case, Runs, Variant, evidence_of, seed_formula_s
@@ -178,7 +179,7 @@ class CellRun:
         like = evidence
         if isinstance(evidence, Recording):
             like = read_back(evidence) if name in PARTS else evidence
-            like = hints.instead_of(evidence) or like
+            like = run_instead_of(evidence, hints.runs) or like
         budget = replace(ALL_FREE, time_s=PART_PROBE_S if part else PROBE_S)
         origin, goal = self._places[source], self._places[target]
         storage, seed_s = None, None

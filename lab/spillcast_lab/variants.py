@@ -87,10 +87,8 @@ def with_spinning_as_work(recording: Recording) -> Recording:
     meta, capture = recording.meta, recording.meta.capture
     cpu_s = None if meta.cpu_s is None else meta.cpu_s + (capture.spun_s or 0.0)
     meta = replace(meta, cpu_s=cpu_s, capture=replace(capture, spun_s=None))
-    work = Recording(recording.path, meta)
-    work.waits = waits.with_column("cpu_before_ns", cpu_ns).filter(~spun)
-    work.seconds, work.samples = recording.seconds, recording.samples
-    return work
+    work = waits.with_column("cpu_before_ns", cpu_ns).filter(~spun)
+    return Recording.of_tables(recording.path, meta, work, recording.seconds, recording.samples)
 
 
 def _variant(

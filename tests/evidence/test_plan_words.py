@@ -15,7 +15,7 @@ from spillcast.errors import (
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.previous_runs import read_history
+from spillcast.forecast.previous_runs import read_history
 from spillcast.storage.target import resolve
 
 CITUS = """\

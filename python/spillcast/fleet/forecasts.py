@@ -41,13 +41,7 @@ from spillcast.fleet.dataset import (
     Store,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
-from spillcast.fleet.snapshots import (
-    Snapshot,
-    chains,
-    periods,
-    sums_of,
-    temp_blocks,
-)
+from spillcast.fleet.snapshots import Snapshot, chains, periods, sums_of, temp_blocks
 from spillcast.forecast import forecast as estimate
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import (
@@ -61,7 +55,7 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
-from spillcast.forecast.workload.origin import with_origin
+from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import damaged, reading
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording

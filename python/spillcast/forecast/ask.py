@@ -11,14 +11,14 @@ from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastEr
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import EvidenceFiles, find_evidence, open_evidence
 from spillcast.forecast.caveat import Caveat
+from spillcast.forecast.previous_runs import run_instead_of
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, estimators_without
+from spillcast.forecast.query import is_too_uncertain, read_workload
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.origin import with_origin
-from spillcast.forecast.workload.query import is_too_uncertain, read_workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import check_free_space
@@ -160,7 +160,7 @@ def _forecasts(
     caveats = list[Caveat]()
     if isinstance(evidence, Recording):
         evidence.need_io()
-        former = question.known.instead_of(evidence)
+        former = run_instead_of(evidence, question.known.runs)
         if former is not None and question.elapsed_s is None:
             message = (
                 f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
@@ -168,8 +168,6 @@ def _forecasts(
             )
             caveats.append(Caveat("former-run", message))
             evidence, question = former, replace(question, known=NO_HINTS)
-    if isinstance(evidence, Counts):
-        evidence = with_origin(evidence, question)
     # Evidence that cannot be used is refused before a target is probed.
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]

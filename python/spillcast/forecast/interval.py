@@ -9,16 +9,10 @@ import numpy as np
 
 from spillcast.calibrated import Residuals, calibrated
 from spillcast.columns import Floats
-from spillcast.errors import EvidenceContradictory, IntervalTooWide
+from spillcast.errors import IntervalTooWide
 from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration
 
-#: A recording of less than this share of the elapsed time covers only a part of the run. Repeated
-#: runs differ by the rest.
-WHOLE_MIN = 0.95
-#: Least elapsed time of another run of a query, as a share of the recorded time. A shorter time
-#: probably has the wrong unit.
-SHORTER_MIN = 0.5
 #: Largest ratio of the ends of a useful interval, unless all of it is below today's time.
 ENDS_RATIO_MAX = 10.0
 
@@ -150,19 +144,6 @@ def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
     """The direction, such as ``slow to fast``, from mean latencies; fast is as fast as memory."""
     in_memory_s = calibrated().in_memory_s(mean_bytes)
     return " to ".join("fast" if s <= in_memory_s else "slow" for s in (recorded_s, target_s))
-
-
-def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER_MIN) -> None:
-    """Check an elapsed time against the time in the evidence, ``seen_s``.
-
-    EvidenceContradictory if it is less than the share ``least`` of that.
-    """
-    if elapsed_s is not None and 0 < elapsed_s < least * seen_s:
-        raise EvidenceContradictory(
-            f"an elapsed time of {format_duration(elapsed_s)} is less than the "
-            f"{format_duration(seen_s)} that were recorded",
-            "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
-        )
 
 
 def around(intervals: Sequence[tuple[float, float]], max_s: float = inf) -> tuple[float, float]:

@@ -7,7 +7,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import OptionConflict, OptionInvalid
+from spillcast.errors import EvidenceContradictory, OptionConflict, OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, EvidenceFiles
 from spillcast.evidence.selection import Filter, Selection, is_stated
@@ -18,12 +18,16 @@ from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import parse_budget
 from spillcast.storage.target import resolve
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.evidence.recognise import EvidenceKind
     from spillcast.storage.probe import ProbeProgress
 
 CONFIDENCE = 0.9
+#: Least elapsed time of another run of a query, as a share of the recorded time. A shorter time
+#: probably has the wrong unit.
+SHORTER_MIN = 0.5
 METHODS = ("counts", "seed")
 #: Shows the progress of a probe; the argument is the name of the storage.
 Watch = Callable[[str], "AbstractContextManager[ProbeProgress]"]
@@ -153,6 +157,18 @@ class Question:
             raise OptionConflict(
                 f"{option} does not apply to {' and '.join(words) or 'these counts'}",
                 f"it applies to {', '.join(of)}",
+            )
+
+    def check_elapsed(self, seen_s: float, least: float = SHORTER_MIN) -> None:
+        """EvidenceContradictory for an ``elapsed_s`` below the share ``least`` of the ``seen_s``.
+
+        ``seen_s`` is the time that the evidence covers.
+        """
+        if self.elapsed_s is not None and 0 < self.elapsed_s < least * seen_s:
+            raise EvidenceContradictory(
+                f"an elapsed time of {format_duration(self.elapsed_s)} is less than the "
+                f"{format_duration(seen_s)} that were recorded",
+                "--elapsed is the time of the whole query: write minutes as 12m or 12:53",
             )
 
     def given_except(self, usable: Set[str]) -> Iterator[tuple[str, str]]:

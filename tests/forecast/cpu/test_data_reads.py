@@ -10,7 +10,7 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import json_of, spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.query import workload_of_recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import Sampling
 from spillcast.recording.schema import SAMPLES, WAITS, seconds_of, totals

@@ -9,10 +9,10 @@ from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import previous_runs_change, spinning_s
+from spillcast.forecast.previous_runs import reason_against
 from spillcast.forecast.remaining import hints_of
 from spillcast.forecast.workload import CpuTime, PreviousRun
 from spillcast.forecast.workload.load import NO_LATENCY, Load
-from spillcast.forecast.workload.previous_runs import reason_against
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.meta import ObservedEngine
 

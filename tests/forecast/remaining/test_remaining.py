@@ -23,12 +23,12 @@ from evidence import change, recording, storage, warned
 from harness import completed, json_of, spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
+from spillcast.forecast.previous_runs import read_history
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.forecast.remaining.progress import Estimated, progress_of
 from spillcast.forecast.verdict import verdict
-from spillcast.forecast.workload.previous_runs import read_history
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine

@@ -9,9 +9,9 @@ from part_recordings import BLOCK, FILE, MS, SAME, STEP_S, blocks, recorded, rec
 
 from spillcast.evidence.postgres.spills import planned_bytes
 from spillcast.forecast import forecast
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import _of_file, progress_of
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording.meta import Machine
 from spillcast.storage.catalogue import lookup

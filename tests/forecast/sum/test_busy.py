@@ -9,8 +9,8 @@ from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.project import _terms as terms_of
 from spillcast.forecast.projection import baseline_of, projection
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.result import RUN_QUEUE
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.recording.meta import Machine
 
 MS = 1_000_000

@@ -12,10 +12,10 @@ from spillcast.evidence.counts import Bounds, OpCounts
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.projection import baseline_of, projection
+from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import Question
 from spillcast.forecast.verdict import priced, ranked, verdict
-from spillcast.forecast.workload.origin import timed_on
-from spillcast.forecast.workload.query import read_workload
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage

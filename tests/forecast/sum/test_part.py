@@ -8,8 +8,8 @@ import pytest
 from evidence import change, recording, storage
 from harness import completed, spillcast
 from spillcast.forecast import forecast
+from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import Question
-from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import Recording
 from spillcast.recording.completeness import unspilled
 from spillcast.recording.meta import Temp

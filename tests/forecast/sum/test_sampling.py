@@ -9,10 +9,10 @@ import pytest
 from cases import cases, nightly
 from evidence import warned
 from large_recording import write_large_recording
+from spillcast.forecast import query
 from spillcast.forecast.ask import ask
+from spillcast.forecast.query import sample_of
 from spillcast.forecast.question import Question
-from spillcast.forecast.workload import query
-from spillcast.forecast.workload.query import sample_of
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.derived import MISSING_BYTES

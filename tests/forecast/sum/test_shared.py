@@ -12,7 +12,7 @@ from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.evidence.selection import Selection
 from spillcast.forecast import forecast
-from spillcast.forecast.workload.origin import timed_on
+from spillcast.forecast.workload.counted import timed_on
 from statement_files import export, row
 
 BLOCK = 8192

@@ -11,8 +11,8 @@ from harness import spillcast
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.result import QUOTA
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.resources import Cpus
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits, Machine

@@ -8,9 +8,9 @@ from cases import cases
 from evidence import known, recording, seconds, storage, table, warned
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of, projection
+from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.workload.counted import counted_trace
 from spillcast.forecast.workload.load import Load
-from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.forecast.workload.resources import Cpus
 from spillcast.forecast.workload.threads import Threads

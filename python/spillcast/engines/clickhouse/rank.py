@@ -46,7 +46,7 @@ from spillcast.evidence.clickhouse import (
 from spillcast.evidence.recognise import refuse_other_kinds
 from spillcast.evidence.selection import Selection
 from spillcast.fleet.snapshots import Unseen
-from spillcast.forecast.workload.origin import with_origin
+from spillcast.forecast.workload.counted import with_origin
 from spillcast.gate import reading
 from spillcast.redaction import masked_text
 from spillcast.units import DAY_S

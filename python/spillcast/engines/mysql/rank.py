@@ -7,13 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines import mysql
-from spillcast.engines.ranking import (
-    FORECAST_MAX,
-    Ranked,
-    RankRequest,
-    ServerRanking,
-    with_gains,
-)
+from spillcast.engines.ranking import FORECAST_MAX, Ranked, RankRequest, ServerRanking, with_gains
 from spillcast.engines.registry import MYSQL
 from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, TempCounts

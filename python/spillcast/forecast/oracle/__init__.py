@@ -27,7 +27,7 @@ from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize
 from spillcast.evidence.oracle.trace import OPEN_SHARE
 from spillcast.forecast.caveat import Caveat
-from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
+from spillcast.forecast.interval import DRAWS, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
@@ -85,7 +85,7 @@ def forecast_events(target: EventTarget, evidence: OracleEvidence, question: Que
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     # Traces of one statement give the sum over its sessions, which may exceed the elapsed time.
     if evidence.ash is not None or question.sql_id is None:
-        check_elapsed(question.elapsed_s, evidence.covered_s)
+        question.check_elapsed(evidence.covered_s)
     if elapsed_s <= 0:
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"

@@ -15,7 +15,7 @@ from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
 from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled, TimesUnknown
 from spillcast.forecast.cpu import MIN_ERROR
-from spillcast.forecast.interval import DRAWS, WHOLE_MIN
+from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
     EventTarget,
@@ -24,6 +24,7 @@ from spillcast.forecast.oracle.evidence import (
     matching,
 )
 from spillcast.forecast.question import Question
+from spillcast.forecast.workload import WHOLE_MIN
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model

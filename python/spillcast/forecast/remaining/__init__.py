@@ -1,16 +1,14 @@
-"""Estimates of the rest of a partly recorded query, one for each source of evidence.
-
-Most queries are recorded entirely, so ``model`` is imported on demand.
-"""
+"""Estimates of the rest of a partly recorded query, one for each source of evidence."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, hypot
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
+from spillcast.forecast.previous_runs import HistoryFile, read_history, reason_against, run_loads
 from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
     ELAPSED,
@@ -20,26 +18,14 @@ from spillcast.forecast.remaining.progress import (
     Estimated,
     Quantity,
     QueryProgress,
-    progress_of,
 )
 from spillcast.forecast.workload.load import moved_bytes
-from spillcast.forecast.workload.previous_runs import (
-    HistoryFile,
-    query_text,
-    read_history,
-    reason_against,
-    run_loads,
-)
 from spillcast.forecast.workload.recorded import recorded_spread, recorded_threads
-from spillcast.forecast.workload.threads import Threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, ObservedEngine
+from spillcast.recording.meta import ObservedEngine
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_bytes, format_duration, format_share, parse_bytes
-
-if TYPE_CHECKING:
-    from spillcast.forecast.remaining.model import Extrapolation
 
 
 @dataclass(frozen=True)
@@ -70,69 +56,53 @@ class RemainingWorkHints:
     def of_remaining(self) -> str:
         """The options that do not apply to an entire recording, which uses only previous runs."""
         only_runs = self.progress is None and self.written_bytes is None
-        return "" if only_runs and len(self._runs) == len(self.history) else self.options
+        return "" if only_runs and len(self.runs) == len(self.history) else self.options
 
     @property
-    def _runs(self) -> list[Recording | Counts]:
+    def runs(self) -> list[Recording | Counts]:
+        """The runs in ``history``."""
         return [file.run for file in self.history if file.run is not None]
 
     def runs_of(self, engine: ObservedEngine) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
         """The runs in ``history`` of the query of ``engine``, and why other runs are not used."""
-        reasons = [(run, reason_against(run, engine)) for run in self._runs]
+        reasons = [(run, reason_against(run, engine)) for run in self.runs]
         unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
         return [run for run, reason in reasons if reason is None], unused
 
-    def instead_of(self, recording: Recording) -> Recording | Counts | None:
-        """A previous run of this query, if the recorded part has no temp I/O; else None."""
-        if recording.meta.temp.operations or not recording.meta.ended_early:
-            return None
-        engine, text = recording.engine, query_text(recording.engine)
-        same = [run for run in self._runs if text and text == query_text(run.engine)]
-        if not self._runs:
-            from spillcast.evidence.postgres.statements import earlier_calls
+    def estimates(
+        self,
+        progress: QueryProgress,
+        kept: Sequence[HistoryFile],
+        engine: ObservedEngine,
+        elapsed_s: float | None,
+    ) -> tuple[list[Estimated], list[str]]:
+        """Estimates of the entire query from all sources, and why sources are not used.
 
-            same = [calls] if (calls := earlier_calls(recording)[0]) is not None else []
-        return next((run for run in same if reason_against(run, engine) is None), None)
-
-    def extrapolate(
-        self, recording: Recording, threads: Threads, elapsed_s: float | None
-    ) -> "Extrapolation":
-        """The entire query from all sources, by its recorded part and the ``threads`` of that.
-
-        InputError if the recording contradicts a hint.
+        ``kept`` is the history that the recording itself contains, ``elapsed_s`` the time that the
+        user states. OptionInvalid if the recording contradicts a hint.
         """
-        from spillcast.evidence.postgres.document import document_of
-        from spillcast.evidence.postgres.statements import earlier_calls
-        from spillcast.forecast.remaining.model import Extrapolation, extrapolate
-
-        if (progress := progress_of(recording, threads)) is None:
-            reason = "needs the single waits of the recording, and they were not kept"
-            return Extrapolation(unused=[f"{self.options}: {reason}"] if self.options else [])
         # The kind of each source, its file, and its estimates or why it is not used.
         sources: list[tuple[str, str, Sequence[Estimated] | str]] = [
             ("user", "", _estimates_of_user(self, elapsed_s, progress)),
             ("spill", "", _estimates_by_files(progress)),
             ("input", "", _estimates_by_scan(progress)),
         ]
-        engine, estimate = recording.engine, recording.path / ESTIMATE_FILE
-        kept = HistoryFile(estimate, None, recording.decoded(ESTIMATE_FILE, document_of))
-        for path, run, plan in [*self.history, kept]:
-            if run is not None:
-                sources.append(("history", path.name, _estimates_by_run(run, engine, progress)))
-            elif plan is not None:
-                with reading(path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
-                    planned = _estimates_by_plan(
-                        plan, engine.settings, progress, in_recording=path == estimate
-                    )
-                sources.append(("plan", path.name, planned))
-        if not self._runs:
-            calls, because = earlier_calls(recording)
-            by_calls = _estimates_by_run(calls, engine, progress) if calls else because or []
-            sources.append(("history", CALLS_FILE, by_calls))
+        # Given runs replace the calls that the server counted.
+        kept = [file for file in kept if file.plan is not None or not self.runs]
+        for file in [*self.history, *kept]:
+            name, run = file.path.name, file.run
+            if file.plan is None:
+                known = file.unused if run is None else _estimates_by_run(run, engine, progress)
+                sources.append(("history", name, known))
+                continue
+            with reading(file.path, "make it with: EXPLAIN (SETTINGS, FORMAT JSON) SELECT ..."):
+                planned = _estimates_by_plan(
+                    file.plan, engine.settings, progress, in_recording=file in kept
+                )
+            sources.append(("plan", name, planned))
         used = [source for source in sources if source[0] not in self.without]
         unused = [f"{name}: {reason}" for _, name, reason in used if isinstance(reason, str)]
-        estimates = [e for _, _, known in used if not isinstance(known, str) for e in known]
-        return extrapolate(progress, estimates, unused)
+        return [e for _, _, known in used if not isinstance(known, str) for e in known], unused
 
 
 NO_HINTS = RemainingWorkHints()

@@ -15,7 +15,6 @@ from spillcast.errors import (
     RecordingInsufficient,
     Refusal,
 )
-from spillcast.evidence.counts import Counts
 from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import (
@@ -26,6 +25,7 @@ from spillcast.evidence.postgres.statements import (
 )
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.project import Projector, interval_of
+from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sizing.products import (
@@ -40,9 +40,7 @@ from spillcast.forecast.sizing.products import (
     setting_with_unit,
 )
 from spillcast.forecast.verdict import notable_s
-from spillcast.forecast.workload.counted import workload_of_counts
-from spillcast.forecast.workload.origin import timed_on, with_origin
-from spillcast.forecast.workload.query import read_workload
+from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup, rows_by_name
@@ -404,8 +402,6 @@ def statements_of(
                 statements += sized_rows(read_rows(path), question, runs_per_day)
             continue
         run = open_evidence(evidence, question.selection)
-        if isinstance(run, Counts):
-            run = with_origin(run, question)
         is_large = isinstance(run, Recording) and run.meta.raw.rows > WHOLE_MAX
         workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
         of_all_waits = (limit or ask(run, [LIMIT], question)[0][0]) if is_large else None

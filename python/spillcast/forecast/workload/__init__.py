@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from spillcast.columns import Floats
 from spillcast.evidence.counts import Unknown
-from spillcast.forecast.interval import WHOLE_MIN
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load
 from spillcast.forecast.workload.threads import Threads
@@ -27,6 +26,9 @@ if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import RemainingWork
     from spillcast.forecast.workload.duckdb import Compression
 
+#: A recording of less than this share of the elapsed time covers only a part of the run. Repeated
+#: runs differ by the rest.
+WHOLE_MIN = 0.95
 #: Weaknesses that concern a smaller share of the time or I/O are not reported.
 SHARE_REPORTED = 0.05
 #: Kinds of evidence, by which verified forecasts are looked up: a recording of an entire query; a

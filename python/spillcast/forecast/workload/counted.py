@@ -1,22 +1,31 @@
-"""The workload of counts, and their latencies on a storage."""
+"""The workload of counts, with the times of today's storage if their temp I/O was not timed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
+from typing import Protocol
 
 import numpy as np
 
 from spillcast import _core
 from spillcast.errors import EvidenceContradictory, NotSpilled
-from spillcast.evidence.counts import Counts, are_close
+from spillcast.evidence.counts import (
+    Bounds,
+    Counts,
+    are_close,
+    feasible_processes,
+    middle,
+    middle_processes,
+)
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.forecast.workload.load import Load, latencies, operations, total_s
-from spillcast.forecast.workload.resources import Cpus
+from spillcast.forecast.workload.load import Load, latencies, operations
+from spillcast.forecast.workload.resources import MEMORY_OPERATION_S, Cpus
 from spillcast.forecast.workload.threads import Threads
+from spillcast.recording import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
 from spillcast.storage.model import behaviour_of
-from spillcast.units import DURATION_MAX_S
+from spillcast.units import DURATION_MAX_S, format_duration
 
 
 def counted_loads(counts: Counts) -> list[Load]:
@@ -26,6 +35,106 @@ def counted_loads(counts: Counts) -> list[Load]:
         for op, n in counts.by_op
         if n.bytes >= n.count
     ]
+
+
+#: Largest error of the CPU time, as a share of the elapsed time.
+THINK_ERROR = 0.01
+
+
+def loads_on(counts: Counts, storage: Storage) -> list[Load]:
+    """The loads of counts, with the time that their operations take on a storage.
+
+    The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
+    """
+    loads = counted_loads(counts)
+    total_operations = operations(loads)
+    # Also for a device, of which figures may be missing.
+    means_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    if storage.source.of_device:
+        behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
+        while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
+            threads, before_s = _threads(counts, loads, think_s), think_s
+            page_cache = threads.read_ahead(total_operations)
+            simulated = threads.on(behaviour, total_operations, {}, page_cache)
+            means_s = [mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads)]
+            io_s = sum(load.count * s for load, s in zip(loads, means_s, strict=True))
+            think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
+    pairs = zip(loads, means_s, strict=True)
+    return [replace(load, total_s=load.count * mean_s) for load, mean_s in pairs]
+
+
+def temp_s_on(counts: Counts, storage: Storage) -> float:
+    """The time (s) of the temp I/O of the counts on ``storage``, without other work."""
+    return sum(load.total_s for load in loads_on(replace(counts, elapsed_s=0.0), storage))
+
+
+class OriginWord(Protocol):
+    """Options with the argument of ``--from``, and the storage that an argument names."""
+
+    @property
+    def origin(self) -> str | None: ...  # noqa: D102
+    def storage(self, word: str, like: Counts, option: str) -> Storage: ...  # noqa: D102
+
+
+def with_origin(counts: Counts, options: OriginWord) -> Counts:
+    """The counts, with the latencies of ``--from`` if it is given and they have no times."""
+    if options.origin is None:
+        return counts
+    return timed_on(counts, options.storage(options.origin, counts, "--from"))
+
+
+def timed_on(counts: Counts, storage: Storage) -> Counts:
+    """The counts with the latencies of ``storage`` as the times of their temp I/O, if it has none.
+
+    If that would take longer than the run, the page cache served at least a part of it. Then the
+    times have bounds, from the speed of memory to the entire run.
+    """
+    if counts.total_s and counts.time_max_s is None:
+        return counts
+    shared = counts.processes_bounds
+    max_processes = counts.processes if shared is None else shared.upper
+    # More processes share the limits of the storage, too.
+    loads = loads_on(replace(counts, processes=max_processes), storage)
+    io_s = sum(load.total_s for load in loads) / max_processes
+    if io_s > counts.elapsed_s:
+        return _cached(counts, storage.name, io_s, max_processes)
+    if shared is not None:
+        loads = loads_on(counts, storage)
+    mean_ns = {load.op: round(load.mean_s * 1e9) for load in loads}
+    timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
+    if shared is not None:
+        shared = feasible_processes(shared, counts.elapsed_s, timed.total_s)
+        timed = replace(timed, processes_bounds=shared, processes=middle_processes(shared))
+    if (io := counts.io_bounds) is not None:
+        lower, upper = timed_on(io.lower, storage), timed_on(io.upper, storage)
+        timed = replace(timed, io_bounds=replace(io, lower=lower, upper=upper))
+    return timed
+
+
+def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
+    """The counts with bounds of temp I/O that the page cache served in part."""
+    shared = counts.processes_bounds
+    processes = max_processes if shared is None else middle_processes(shared)
+    max_s = counts.elapsed_s * processes
+    if counts.time_max_s is not None:
+        max_s = min(max_s, counts.time_max_s)
+    time = Bounds(
+        min(counts.operations * MEMORY_OPERATION_S, max_s),
+        max_s,
+        f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
+        f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
+        "record the query: spillcast record",
+    )
+    mean_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
+    return replace(
+        counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
+        time_bounds=time,
+        timed_on=name,
+        counts_follow_time=False,
+        processes=processes,
+        processes_bounds=None,
+        io_bounds=None,
+    )
 
 
 def workload_of_counts(counts: Counts) -> Workload:
@@ -94,32 +203,6 @@ def _threads(counts: Counts, loads: Sequence[Load], think_s: float) -> Threads:
         counted=True,
         buffered=counts.buffered,
     )
-
-
-#: Largest error of the CPU time, as a share of the elapsed time.
-THINK_ERROR = 0.01
-
-
-def mean_latencies_s(counts: Counts, loads: Sequence[Load], storage: Storage) -> list[float]:
-    """The mean latency of each load on ``storage``, in the order of the loads.
-
-    The rest of the elapsed time is CPU time, during which the kernel writes back and limits refill.
-    """
-    # Also for a device, of which figures may be missing.
-    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
-    if not storage.source.of_device:
-        return mean_s
-    behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
-    total_operations = operations(loads)
-    while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
-        threads, before_s = _threads(counts, loads, think_s), think_s
-        simulated = threads.on(
-            behaviour, total_operations, {}, threads.read_ahead(total_operations)
-        )
-        mean_s = [mean or 0.0 for mean in threads.mean_s(simulated, loads)]
-        io_s = total_s(loads, mean_s) / counts.processes
-        think_s = max(counts.elapsed_s - io_s, think_s)
-    return mean_s
 
 
 #: Number of simulated operations that suffices to show a storage's limits and servers.

@@ -57,12 +57,8 @@ def moved_bytes(loads: Sequence[Load], op: str) -> int:
 
 def time_s(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
     """Time of all operations with these mean latencies, summed over threads."""
-    return total_s(loads, [latency.mean_s for latency in latencies])
-
-
-def total_s(loads: Sequence[Load], mean_s: Sequence[float]) -> float:
-    """Time of all operations that take ``mean_s`` by load, summed over threads."""
-    return sum(load.count * s for load, s in zip(loads, mean_s, strict=True))
+    pairs = zip(loads, latencies, strict=True)
+    return sum(load.count * latency.mean_s for load, latency in pairs)
 
 
 #: Least number of rehearsed operations of a size that represents all operations of it.

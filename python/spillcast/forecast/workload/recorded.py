@@ -27,6 +27,7 @@ from spillcast.forecast.workload.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
 from spillcast.recording.completeness import (
+    CaptureCheck,
     contradictions_of,
     large_other_io,
     unrecognised,
@@ -68,7 +69,8 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         from spillcast.evidence.postgres.spills import recorded_plan
 
         planned, plan = recorded_plan(recording)
-    quality = _quality(recording, planned)
+    contradictions, missed_spill = contradictions_of(recording, planned), unrecognised(recording)
+    quality = _quality(meta, contradictions, missed_spill, wakings_seen=recording.work.wakings_seen)
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
@@ -77,19 +79,19 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         kind="recording",
         loads=loads,
         recorded_loads=loads,
+        compression=compression(recording, loads),
         threads=recorded_threads(recording),
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),
         data_reads=None if quality.unrecognised else data_reads(recording),
         capture_overhead=capture_overhead(recording, loads),
+        io_ns_by_stretch=_io_ns_by_stretch(recording),
         memory_stalled_s=stalled_s if stalled_s > SHARE_REPORTED * recording.elapsed_s else 0.0,
         held_bytes=recording.held_bytes,
         written_bytes=recording.written_bytes.temp,
         temp_places=meta.named_temp_places,
         host=meta.machine.host,
         quality=quality,
-        compression=compression(recording, loads),
-        io_ns_by_stretch=_io_ns_by_stretch(recording),
         statement=meta.of_statement,
         plan=plan,
         sample=None
@@ -165,25 +167,30 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     )
 
 
-def _quality(recording: Recording, planned: Mapping[str, int]) -> Quality:
-    meta, capture = recording.meta, recording.meta.capture
-    mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
+def _quality(
+    meta: Meta,
+    contradictions: Sequence[CaptureCheck],
+    missed_spill: str | None,
+    *,
+    wakings_seen: bool,
+) -> Quality:
+    capture, mean_s = meta.capture, meta.temp.total_s / max(meta.temp.operations, 1)
     # Page faults of known duration are data reads, a term of the forecast.
     faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
-    if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
+    if faults * mean_s <= SHARE_REPORTED * meta.elapsed_s:
         faults = 0
     busy_s = capture.io_uring_busy_s
     if busy_s <= BUSY_MAX * meta.temp.total_s:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=contradictions_of(recording, planned),
+        contradictions=contradictions,
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,
-        unrecognised=unrecognised(recording),
+        unrecognised=missed_spill,
         other_io_s=meta.other_io.total_s if large_other_io(meta) else None,
-        wakings_seen=recording.work.wakings_seen,
+        wakings_seen=wakings_seen,
         all_waits=meta.raw.whole,
     )
 

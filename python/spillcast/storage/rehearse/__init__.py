@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from spillcast.errors import (
-    OptionInvalid,
-    ProgramMissing,
-    RehearsalFailed,
-    RehearsalRefused,
-)
+from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command, proc_text

@@ -5,12 +5,7 @@ from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any
 
-from spillcast.engines.postgres import (
-    EXPLAINER,
-    STATEMENTS_SCHEMA,
-    may_be_cut,
-    open_session,
-)
+from spillcast.engines.postgres import EXPLAINER, STATEMENTS_SCHEMA, may_be_cut, open_session
 from spillcast.errors import InputError
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER

@@ -16,14 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.engines.move import Move, Step
-from spillcast.engines.postgres import (
-    Connection,
-    identifier,
-    literal,
-    refused,
-    row,
-    shown_name,
-)
+from spillcast.engines.postgres import Connection, identifier, literal, refused, row, shown_name
 from spillcast.engines.postgres.move.tablespaces import (
     SETTING,
     UNFINISHED,

@@ -61,7 +61,7 @@ from spillcast.fleet.snapshots import LiveSession, Snapshot, Unseen, store_snaps
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
-from spillcast.forecast.workload.origin import temp_s_on, with_origin
+from spillcast.forecast.workload.counted import temp_s_on, with_origin
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text

@@ -49,9 +49,7 @@ from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.columns import renamed
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.plan import Executed
-from spillcast.evidence.postgres.statements import (
-    HINT as HINT_COUNTS,
-)
+from spillcast.evidence.postgres.statements import HINT as HINT_COUNTS
 from spillcast.evidence.postgres.statements import (
     LOOKS_MIN,
     MAINTENANCE,

@@ -8,14 +8,14 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import spinning_s
-from spillcast.forecast.interval import SHORTER_MIN, WHOLE_MIN, check_elapsed
-from spillcast.forecast.question import Question
+from spillcast.forecast.previous_runs import kept_history, previous_runs, run_loads, spill_spread
+from spillcast.forecast.question import SHORTER_MIN, Question
 from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.counted import workload_of_counts
+from spillcast.forecast.workload import WHOLE_MIN, Workload
+from spillcast.forecast.workload.counted import with_origin, workload_of_counts
 from spillcast.forecast.workload.load import moved_bytes
-from spillcast.forecast.workload.previous_runs import previous_runs, run_loads, spill_spread
 from spillcast.forecast.workload.recorded import part_workload, recorded_spread, recorded_workload
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
@@ -34,13 +34,14 @@ def read_workload(
 ) -> tuple[Workload, Recording | Counts]:
     """The workload of any evidence, and the evidence whose I/O probes replay.
 
-    A large recording is sampled unless the question is ``exact``. With ``max_rows`` a recording
-    with more waits is sampled to about that number. Errors: as for ``workload_of_recording`` and
-    ``workload_of_counts``.
+    Counts without times get those of ``--from``. A large recording is sampled unless the question
+    is ``exact``. With ``max_rows`` a recording with more waits is sampled to about that number.
+    Errors: as for ``workload_of_recording`` and ``workload_of_counts``.
     """
     if isinstance(evidence, Counts):
-        with reading(evidence.path):
-            return workload_of_counts(evidence), evidence
+        counts = with_origin(evidence, question)
+        with reading(counts.path):
+            return workload_of_counts(counts), counts
     exact = question.exact or question.rehearse is not None
     sample = evidence if exact else sample_of(evidence, max_rows)
     workload = workload_of_recording(sample, question)
@@ -63,7 +64,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
             recording.path,
         )
     recorded_s, elapsed_s = workload.elapsed_s, question.elapsed_s
-    check_elapsed(elapsed_s, recorded_s, WHOLE_MIN if meta.ended_early else SHORTER_MIN)
+    question.check_elapsed(recorded_s, WHOLE_MIN if meta.ended_early else SHORTER_MIN)
     total_s = (meta.whole_s or recorded_s) if elapsed_s is None else elapsed_s
     if min(total_s, recorded_s) <= 0:
         raise EvidenceContradictory(
@@ -84,7 +85,16 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 
 def _extrapolated(workload: Workload, recording: Recording, question: Question) -> Workload:
     """The workload of a query that went on after its recording, by estimates of its rest."""
-    known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
+    # Most queries are recorded entirely.
+    from spillcast.forecast.remaining.model import extrapolate
+
+    hints, elapsed_s = question.known, question.elapsed_s
+    if (progress := progress_of(recording, workload.threads)) is None:
+        reason = "needs the single waits of the recording, and they were not kept"
+        unused = [f"{hints.options}: {reason}"] if hints.options else []
+        return replace(workload, unused_hints=unused)
+    kept = kept_history(recording)
+    known = extrapolate(progress, *hints.estimates(progress, kept, recording.engine, elapsed_s))
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
         # A query that failed does not read the rest of its temp files.
@@ -94,7 +104,7 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
         workload,
         loads=loads,
         remaining=remaining,
-        total_s=question.elapsed_s or remaining.total_s(loads),
+        total_s=elapsed_s or remaining.total_s(loads),
         part=None,
         compression=None if compression is None else replace(compression, loads=loads),
     )

@@ -28,18 +28,20 @@ from spillcast.forecast.workload.load import Load, moved_bytes, operations
 from spillcast.forecast.workload.recorded import MAX_SPREAD, recorded_loads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import RecordedPart
-from spillcast.recording.meta import NO_ENGINE, ObservedEngine
+from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, NO_ENGINE, ObservedEngine
 
 #: The spills of two runs are comparable only if these settings are equal.
 _MEMORY_SETTINGS = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
 class HistoryFile(NamedTuple):
-    """A file of ``--history``: a previous run, or a plan that was not run."""
+    """A file of ``--history`` or of the recording: a previous run, or a plan that was not run."""
 
     path: Path
     run: Recording | Counts | None
     plan: Mapping[str, Any] | None = None
+    #: Why a file without either is not used.
+    unused: str = ""
 
 
 def read_history(path: Path) -> HistoryFile:
@@ -64,6 +66,20 @@ def read_history(path: Path) -> HistoryFile:
     )
 
 
+def kept_history(recording: Recording) -> list[HistoryFile]:
+    """The plan and the earlier calls of a server's query that its recording contains."""
+    from spillcast.evidence.postgres.document import document_of
+    from spillcast.evidence.postgres.statements import earlier_calls
+
+    files = list[HistoryFile]()
+    if (plan := recording.decoded(ESTIMATE_FILE, document_of)) is not None:
+        files.append(HistoryFile(recording.path / ESTIMATE_FILE, None, plan))
+    calls, unused = earlier_calls(recording)
+    if calls is not None or unused is not None:
+        files.append(HistoryFile(recording.path / CALLS_FILE, calls, unused=unused or ""))
+    return files
+
+
 def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
     """Why ``run`` is not a previous run of the query of ``now``; None if it may be one."""
     before = run.engine
@@ -81,6 +97,19 @@ def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
         if None not in (was, is_now) and str(was) != str(is_now):
             return f"it had {name} = {was}, this run has {is_now}"
     return None
+
+
+def run_instead_of(
+    recording: Recording, runs: Sequence[Recording | Counts]
+) -> Recording | Counts | None:
+    """A previous run of the query, if the recorded part has no temp I/O; else None."""
+    if recording.meta.temp.operations or not recording.meta.ended_early:
+        return None
+    engine, text = recording.engine, query_text(recording.engine)
+    same = [run for run in runs if text and text == query_text(run.engine)]
+    if not runs:
+        same = [file.run for file in kept_history(recording) if file.run is not None]
+    return next((run for run in same if reason_against(run, engine) is None), None)
 
 
 def run_loads(run: Recording | Counts) -> list[Load]:
