@@ -157,7 +157,7 @@ def _body(lines: list[str]) -> list[str]:
     body = list(takewhile(lambda line: not _is_end(line), lines))
     first = body[0].rstrip() if body else ""
     bar = first[-1:]
-    if bar not in tuple(_BARS):
+    if bar not in _CLOSING:
         return body
     # With a single column, the text below the table may also begin with a bar.
     at = first.index(bar) if first.count(bar) > 2 else len(first)
@@ -204,7 +204,8 @@ def _with_rows_in_lines(lines: list[str]) -> list[str]:
     for line in lines:
         cells = _split(line, True) if line.lstrip().startswith("|") else []
         # A number below a number is of the next row.
-        is_next = any(map(_are_numbers, zip(first, cells, strict=False)))
+        pairs = zip(first, cells, strict=False)
+        is_next = any(all(map(_NUMBER.fullmatch, pair)) for pair in pairs)
         if 1 < len(first) == len(cells) and not is_next:
             rows[-1].append(line)
         else:
@@ -223,10 +224,6 @@ def _joined(lines: list[str]) -> str:
     """A row of several lines as one."""
     cells = zip(*(_split(line, True) for line in lines), strict=True)
     return "|" + "".join(f" {' '.join(parts)} |" for parts in cells)
-
-
-def _are_numbers(cells: tuple[str, ...]) -> bool:
-    return all(map(_NUMBER.fullmatch, cells))
 
 
 def _is_end(line: str) -> bool:
@@ -289,9 +286,7 @@ def _cells_at(line: str, starts: list[int]) -> list[str]:
 
 
 def _split(line: str, is_framed: bool) -> list[str]:
-    parts = re.split(f"[{_BARS}]", line)
-    if is_framed:
-        parts = parts[1:]
+    parts = re.split(f"[{_BARS}]", line)[is_framed:]
     # Framed tables and DBeaver have a bar after the last column.
     if len(parts) > 1 and not parts[-1].strip():
         parts = parts[:-1]
@@ -392,48 +387,53 @@ def column(lines: list[str]) -> list[str] | None:
 def expanded(lines: list[str]) -> list[str] | None:
     """Records of psql, MySQL or ClickHouse with one line for each column."""
     has_colons = any(map(_COLON_RECORD.fullmatch, lines))
-    record = _COLON_RECORD if has_colons else _RECORD
-    records: list[dict[str, str]] = []
-    before: list[str] = []
-    name: str | None = None
-    width = 0
-    for line in lines:
-        if record.fullmatch(line):
-            records.append({})
-            name = None
-        elif not records:
-            before.append(line)
-        elif (
-            has_colons
-            and (match := _COLON_FIELD.fullmatch(line))
-            and (" " not in match[1] or match.end(1) == width)
-        ):
-            # A name with blanks must end in the column of previous names: values have blanks, too.
-            name, width = match[1], match.end(1)
-            records[-1][name] = (match[2] or "").strip()
-        elif has_colons and name is not None:
-            records[-1][name] += "\n" + line if line.strip() and not _SET.match(line) else ""
-        elif not has_colons and line.strip() and not _is_end(line):
-            inner = line.rstrip()
-            if inner.lstrip()[:1] in tuple(_BARS) and inner[-1:] in tuple(_BARS):
-                inner = inner.lstrip()[1:-1]
-            field, bar, value = _field(inner, width)
-            if not bar:
-                continue
-            width = width or len(field)
-            value = value[1:] if value.startswith(" ") else value
-            if field.strip():
-                name = field.strip()
-                records[-1][name] = _without_mark(value)
-            elif name is not None and value[:1] in _WRAPS and records[-1][name].endswith(value[0]):
-                records[-1][name] = records[-1][name][:-1] + _without_mark(value[1:])
-            elif name is not None:
-                records[-1][name] += "\n" + _without_mark(value)
+    heading, read = (_COLON_RECORD, _colon_record) if has_colons else (_RECORD, _bar_record)
+    begins = [at for at, line in enumerate(lines) if heading.fullmatch(line)]
+    records, width = list[dict[str, str]](), 0
+    for begin, end in pairwise([*begins, len(lines)]):
+        record, width = read(lines[begin + 1 : end], width)
+        records.append(record)
     if not records or not records[0]:
         return None
-    names = list(records[0])
-    rows = [[record[name] for name in names if name in record] for record in records]
-    return [*before, *as_lines(names, rows)]
+    rows = [[record[name] for name in records[0] if name in record] for record in records]
+    return [*lines[: begins[0]], *as_lines(list(records[0]), rows)]
+
+
+def _colon_record(lines: list[str], width: int) -> tuple[dict[str, str], int]:
+    """The values by name of a record with colons, and the width of the last name."""
+    record, name = dict[str, str](), ""
+    for line in lines:
+        match = _COLON_FIELD.fullmatch(line)
+        # A name with blanks must end in the column of previous names: values have blanks, too.
+        if match is not None and (" " not in match[1] or match.end(1) == width):
+            name, width = match[1], match.end(1)
+            record[name] = (match[2] or "").strip()
+        elif name and line.strip() and not _SET.match(line):
+            record[name] += "\n" + line
+    return record, width
+
+
+def _bar_record(lines: list[str], width: int) -> tuple[dict[str, str], int]:
+    """The values by name of a record with bars, and the width of names, 0 if unknown."""
+    record, name = dict[str, str](), ""
+    for line in lines:
+        inner = line.rstrip()
+        if not inner or _is_end(line):
+            continue
+        if inner.lstrip()[:1] in _CLOSING and inner[-1:] in _CLOSING:
+            inner = inner.lstrip()[1:-1]
+        field, bar, value = _field(inner, width)
+        if not bar:
+            continue
+        width, value = width or len(field), value.removeprefix(" ")
+        if field.strip():
+            name = field.strip()
+            record[name] = _without_mark(value)
+        elif name and value[:1] in _WRAPS and record[name].endswith(value[0]):
+            record[name] = record[name][:-1] + _without_mark(value[1:])
+        elif name:
+            record[name] += "\n" + _without_mark(value)
+    return record, width
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
