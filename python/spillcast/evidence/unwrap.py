@@ -203,23 +203,8 @@ def _line_prefixes(lines: Lines) -> Lines | None:
         return [_BARRED_NUMBER.sub("", line) for line in unframed]
     full = [line for line in lines if line.strip()]
     judged = [line for line in full if FIGURES.search(line)]
-    rules = list(filter(tables.is_rule, full))
     for pattern in _PREFIXES:
-        # A bar after a number belongs to a table whose rule has no number, or whose lines all end
-        # with a bar.
-        is_barred = pattern is _BARRED_NUMBER
-        if is_barred and all(line.rstrip().endswith("|") for line in full):
-            continue
-        is_number = is_barred or pattern is _NUMBERED
-        if is_number and not all(map(pattern.match, rules)):
-            continue
-        # After a line with a name and a bar, a bar continues a value.
-        if pattern is _BAR and any(map(_NAME_AND_BAR.match, full)):
-            continue
-        # Without known figures, all lines must have the prefix: one or two may have it by chance.
-        is_whole = len(full) > 2 and all(map(pattern.match, full))
-        is_known = not is_barred and (judged or pattern is _QUOTED_MAIL)
-        if not is_known and not is_whole:
+        if not _may_be_prefix(pattern, full, has_figures=bool(judged)):
             continue
         # The query, which names columns, may precede the commented lines.
         begun = dropwhile(lambda line: not _SQL_COMMENT.match(line), judged)
@@ -235,6 +220,25 @@ def _line_prefixes(lines: Lines) -> Lines | None:
                 for line in lines
             ]
     return None
+
+
+def _may_be_prefix(pattern: re.Pattern[str], lines: Lines, *, has_figures: bool) -> bool:
+    """Whether a pattern may be a prefix of lines, not a part of a table or of a value."""
+    is_barred = pattern is _BARRED_NUMBER
+    # A bar after a number belongs to a table whose lines all end with a bar,
+    if is_barred and all(line.rstrip().endswith("|") for line in lines):
+        return False
+    # or whose rule has no number.
+    is_number = is_barred or pattern is _NUMBERED
+    if is_number and not all(map(pattern.match, filter(tables.is_rule, lines))):
+        return False
+    # After a line with a name and a bar, a bar continues a value.
+    if pattern is _BAR and any(map(_NAME_AND_BAR.match, lines)):
+        return False
+    if not is_barred and (has_figures or pattern is _QUOTED_MAIL):
+        return True
+    # Without known figures, all lines must have the prefix: one or two may have it by chance.
+    return len(lines) > 2 and all(map(pattern.match, lines))
 
 
 def _line_numbers(lines: Lines) -> Lines | None:
