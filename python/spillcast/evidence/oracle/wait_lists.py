@@ -7,18 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import permutations
 
 from spillcast.errors import EvidenceDamaged, EvidenceMixed
-from spillcast.evidence.numbers import (
-    TOLERANCE,
-    ZERO,
-    FigureCheck,
-    Number,
-    number_of,
-    seconds_of,
-)
-from spillcast.evidence.oracle.report_tables import (
-    ReportRow,
-    ReportTable,
-)
+from spillcast.evidence.numbers import TOLERANCE, ZERO, FigureCheck, Number, number_of, seconds_of
+from spillcast.evidence.oracle.report_tables import ReportRow, ReportTable
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
@@ -223,6 +213,18 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
+    share = next((n for n in names if n.endswith("time") and re.search("%|pct", n)), None)
+    share = share or next((n for n in names if n.endswith("%total")), None)
+    named = _named_columns(table, event, share)
+    return named or _fitting_columns(names, rows, event, share)
+
+
+def _named_columns(table: ReportTable, event: str, share: str | None) -> WaitColumns | None:
+    """The columns by their names; None if these do not show counts and times."""
+    names = table.names
+    bucket = next(filter(None, map(table.named, _BUCKET_ENDS)), None)
+    if bucket is not None and _BUCKET_COUNT in names:
+        return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))
     measured = ReportTable([name for name in names if not _PERCENTAGE.search(name)])
     whole = ReportTable([name for name in measured.names if _is_total(name)])
     totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
@@ -232,16 +234,18 @@ def _wait_columns(table: ReportTable, rows: Sequence[ReportRow]) -> WaitColumns 
     count = next(filter(ends.search, measured.names), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
     mean = next(filter(None, map(measured.named, averages)), None)
-    share = next((n for n in names if n.endswith("time") and re.search("%|pct", n)), None)
-    share = share or next((n for n in names if n.endswith("%total")), None)
-    bucket = next(filter(None, map(table.named, _BUCKET_ENDS)), None)
-    if bucket is not None and _BUCKET_COUNT in names:
-        return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))
     if total is not None and (count is not None or mean is not None):
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
     if mean is not None and mean.startswith("average_wait") and count is not None:
         return WaitColumns(event, count, mean, None, share, _unit_s(mean, 1.0))
+    return None
+
+
+def _fitting_columns(
+    names: Sequence[str], rows: Sequence[ReportRow], event: str, share: str | None
+) -> WaitColumns | None:
+    """Three columns of which count times mean is the total in all rows; None without any."""
     temp = [row for row in rows if is_like(row[event], TEMP_EVENTS)]
     others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
