@@ -231,82 +231,100 @@ def plans_in_code(lines: Lines) -> Lines | None:
     is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
     if SERVER_MESSAGE.search(text) and not is_quoted:
         return None
-    figures = FIGURES if is_quoted else _ONLY_IN_EVIDENCE
-    records, texts = _records_and_strings(text, figures)
-    if records:
+    code = _Code(text)
+    if code.records:
         # A text that is only JSON is read as it is.
-        return None if json_or_none(text) is not None else json.dumps(records, indent=1).split("\n")
+        is_json = code.is_cut or json_or_none(text) is not None
+        return None if is_json else json.dumps(code.records, indent=1).split("\n")
+    texts = code.plan_text(FIGURES if is_quoted else _ONLY_IN_EVIDENCE)
     return texts.split("\n") if texts else None
 
 
-def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
-    """The objects with a plan or a row of statements; else the strings of a plan.
+class _Code:
+    """Program code or JSON, read in linear time: its records, its strings, and what is outside."""
 
-    The strings are those from the first with figures to the last, if all figures are in strings.
-    Takes linear time.
-    """
-    records: list[Any] = []
-    #: Adjacent strings are joined if only punctuation is between them.
-    strings: list[str] = []
-    #: The text as JSON, the open braces' positions in it, and the depth of the current record.
-    plain: list[str] = []
-    braces: list[int] = []
-    record: int | None = None
-    outside: list[str] = []
-    end, is_apart, is_cut = 0, True, False
-    for token in _TOKEN.finditer(text):
-        between = text[end : token.start()]
-        is_apart = is_apart or _WORD.search(between) is not None
-        is_cut = is_cut or "temp_blks_" in between
-        plain.append(between)
-        outside.append(between)
-        end = token.end()
-        if (quoted := token["string"]) is not None:
-            inner = _string_value(quoted)
-            plain.append(json.dumps(inner))
-            if token["colon"] is None:
-                # Rows or a profile may be JSON in a string; a plan in a string is text.
-                rows = json_or_none(inner) if re.search('"temp_blks_|_temp_dir_', inner) else None
-                rows = rows if isinstance(rows, list) else [rows]
-                records += [row for row in rows if isinstance(row, dict)]
-                joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
-                strings += [""] * is_apart
-                strings[-1] += inner if joins else inner + "\n"
+    def __init__(self, text: str) -> None:
+        #: The objects with a plan or a row of statements.
+        self.records: list[Any] = []
+        #: Adjacent strings are joined if only punctuation is between them.
+        self.strings: list[str] = []
+        #: Whether a plan or a row is cut or broken, or a plan is outside of the records.
+        self.is_cut = False
+        #: Whether names of columns of statements occur, in a record or as text.
+        self._has_rows = "temp_blks_" in text
+        #: The text as JSON, the open braces' positions in it, and the depth of the current record.
+        self._plain: list[str] = []
+        self._braces: list[int] = []
+        self._record: int | None = None
+        outside: list[str] = []
+        end, is_apart = 0, True
+        for token in _TOKEN.finditer(text):
+            between, end = text[end : token.start()], token.end()
+            is_apart = is_apart or _WORD.search(between) is not None
+            self.is_cut |= "temp_blks_" in between
+            self._plain.append(between)
+            outside.append(between)
+            if token["string"] is None:
+                self._add_sign(token)
+            elif token["colon"] is None:
+                joins = _CONCATENATED.match(text, end) is not None
+                self._add_string(_string_value(token["string"]), is_apart=is_apart, joins=joins)
                 is_apart = False
                 continue
-            plain.append(":")
-            outside.append(plain[-2])
-        elif (name := token["key"]) is not None:
-            plain.append(f'"{name}"')
+            else:
+                name = json.dumps(_string_value(token["string"]))
+                self._plain += [name, ":"]
+                outside.append(name)
+            self._begin_record()
+        self._outside = "".join([*outside, text[end:]])
+        # Data closes its braces; code may be an excerpt.
+        is_open = self._braces != [] and text[0] in "[{"
+        self.is_cut |= self._record is not None or None in self.records or is_open
+        self.is_cut |= self.records != [] and LINE_OF_PLAN.search(self._outside) is not None
+
+    def _add_string(self, inner: str, *, is_apart: bool, joins: bool) -> None:
+        """Adds a string that is no key; rows or a profile may be JSON in it, a plan is text."""
+        self._plain.append(json.dumps(inner))
+        rows = json_or_none(inner) if re.search('"temp_blks_|_temp_dir_', inner) else None
+        rows = rows if isinstance(rows, list) else [rows]
+        self.records += [row for row in rows if isinstance(row, dict)]
+        self.strings += [""] * is_apart
+        self.strings[-1] += inner if joins or inner.endswith("\n") else inner + "\n"
+
+    def _add_sign(self, token: re.Match[str]) -> None:
+        """Adds a token that is no string, as JSON spells it; a brace may end the record."""
+        if (name := token["key"]) is not None:
+            self._plain.append(f'"{name}"')
         elif token["time"] or token["decimal"]:
-            plain.append(token["decimal"] or json.dumps(_time(token["time"])))
+            self._plain.append(token["decimal"] or json.dumps(_time(token["time"])))
         elif token[0] == "{":
-            braces.append(len(plain))
-            plain.append("{")
+            self._braces.append(len(self._plain))
+            self._plain.append("{")
         elif token[0] == "}":
-            plain.append("}")
-            begin = braces.pop() if braces else len(plain)
-            if record is not None and len(braces) < record:
-                record = None
-                records.append(json_or_none("".join(plain[begin:])))
+            self._plain.append("}")
+            begin = self._braces.pop() if self._braces else len(self._plain)
+            if self._record is not None and len(self._braces) < self._record:
+                self._record = None
+                self.records.append(json_or_none("".join(self._plain[begin:])))
         else:
-            plain.append(_CONSTANTS.get(token[0], ""))
-        if record is None and (key := _KEY.fullmatch(plain[-1 - (plain[-1] == ":")])):
-            record = (1 if key["inner"] else len(braces)) if braces else None
-    outside.append(text[end:])
-    places = [at for at, string in enumerate(strings) if figures.search(string)]
-    # Data closes its braces; code may be an excerpt.
-    is_cut = is_cut or record is not None or None in records or (braces != [] and text[0] in "[{")
-    if is_cut or (records and LINE_OF_PLAN.search("".join(outside))):
-        # A plan or a row is cut or broken, or the text has another plan.
-        return [], ""
-    if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
-        return records, ""
-    if _LINE_OF_LOG.search(strings[places[0]]):
-        # A string without an end, a mark of omitted lines or code between strings: lines are lost.
-        is_whole = len(places) == 1 and not _CUT.search("".join(outside))
-        return [], strings[places[0]] if is_whole else ""
-    return [], "".join(strings[places[0] : places[-1] + 1])
+            self._plain.append(_CONSTANTS.get(token[0], ""))
+
+    def _begin_record(self) -> None:
+        """Begins a record if the last token is its key."""
+        last = self._plain[-1 - (self._plain[-1] == ":")]
+        if self._record is None and self._braces and (key := _KEY.fullmatch(last)):
+            self._record = 1 if key["inner"] else len(self._braces)
+
+    def plan_text(self, figures: re.Pattern[str]) -> str:
+        """The strings from the first with figures to the last, if all figures are in strings."""
+        places = [at for at, string in enumerate(self.strings) if figures.search(string)]
+        if self.is_cut or self._has_rows or not places or figures.search(self._outside):
+            return ""
+        if _LINE_OF_LOG.search(self.strings[places[0]]):
+            # A string without an end, a mark of omission or code between strings: lines are lost.
+            is_whole = len(places) == 1 and not _CUT.search(self._outside)
+            return self.strings[places[0]] if is_whole else ""
+        return "".join(self.strings[places[0] : places[-1] + 1])
 
 
 def _time(numbers: str) -> str:
