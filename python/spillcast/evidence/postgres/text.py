@@ -362,37 +362,41 @@ def _logical(lines: list[str]) -> Iterator[str]:
     width = max((len(line) for line in lines if FIGURES.search(line)), default=0)
     full = sum(len(line) == width for line in lines) > 1 and width >= _TERMINAL_MIN
     logical: str | None = None
-    opened = False
-    before = ""
-    plain = list(_unjoined(lines))
-    for line, below in pairwise([*plain, ""]):
-        cut = full and len(before) == width
-        begins: Any = _BEGINS.match(line) and not (
-            _CONTINUED.search(logical or "")
-            or (_USAGE.match(line) and _OF_BATCHES.match(logical or ""))
-        )
-        begins = (
-            begins
-            or _LINES_LEFT_OUT.match(line)
-            or (_names_node(line, below) and not (cut and opened) and not is_open(logical or ""))
-        )
-        # No expression continues with figures of a spill.
-        begins = begins or (FIGURES.search(line) and SKIPPED.match((logical or "").lstrip()))
+    opened, before = False, ""
+    for line, below in pairwise([*_unjoined(lines), ""]):
+        is_cut = full and len(before) == width
+        begins = _begins_anew(line, below, logical or "", is_continued=is_cut and opened)
         opened = opened and len(logical or "") < _LOGICAL_MAX
-        if logical is not None and opened and line.strip() and not begins:
-            # There is always a blank between the names of figures.
-            cut = cut and not _FIGURE.match(line)
-            joined = [f"{logical.rstrip()} {line.strip()}", logical + line]
-            is_read = list(map(_is_read, joined))
-            logical = joined[is_read.index(True) if any(is_read) else cut]
-        else:
-            if logical is not None:
-                yield logical
-            logical = line
-            opened = bool(begins) and _SUMMARY.match(line) is None
         before = line
+        if logical is not None and opened and line.strip() and not begins:
+            logical = _rejoined(logical, line, is_cut=is_cut)
+            continue
+        if logical is not None:
+            yield logical
+        logical, opened = line, begins and _SUMMARY.match(line) is None
     if logical is not None:
         yield logical
+
+
+def _begins_anew(line: str, below: str, above: str, *, is_continued: bool) -> bool:
+    """Whether a line does not continue ``above``, which ``is_continued`` if a terminal cut it."""
+    is_usage = _USAGE.match(line) and _OF_BATCHES.match(above)
+    if _BEGINS.match(line) and not (_CONTINUED.search(above) or is_usage):
+        return True
+    if _LINES_LEFT_OUT.match(line):
+        return True
+    if _names_node(line, below) and not is_continued and not is_open(above):
+        return True
+    # No expression continues with figures of a spill.
+    return FIGURES.search(line) is not None and SKIPPED.match(above.lstrip()) is not None
+
+
+def _rejoined(above: str, line: str, *, is_cut: bool) -> str:
+    """Two parts of a line, with a blank between them unless a terminal cut it within a word."""
+    joined = [f"{above.rstrip()} {line.strip()}", above + line]
+    is_read = list(map(_is_read, joined))
+    # There is always a blank between the names of figures.
+    return joined[is_read.index(True) if any(is_read) else is_cut and not _FIGURE.match(line)]
 
 
 def _names_node(line: str, below: str) -> bool:
