@@ -12,9 +12,8 @@ from cases import cases
 from oracle_reports import tkprof
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, NoTempIo
 from spillcast.evidence.postgres.languages import ENGLISH
-from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.logs import counts_of_logs, read_logs
 from spillcast.evidence.postgres.plan import read_plan
-from spillcast.evidence.postgres.temp_files import counts_of_files
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.selection import Selection
 
@@ -221,7 +220,7 @@ def test_a_log_in_an_unknown_language_never_looks_as_if_it_had_no_temp_file(tmp_
     read = f'{AT}{level}:  dočasný soubor: cesta "base/pgsql_tmp/pgsql_tmp42.0", velikost 819200\n'
     assert figures_of(path, read.encode()) == [(819200, None, None)]
     with pytest.raises(EvidenceIncomplete) as caught:
-        counts_of_files(read_logs(path).temp, [], Selection())
+        counts_of_logs(read_logs(path), Selection())
     assert "lc_messages" in str(caught.value.hint)
     path.write_text(f"{AT}LOG:  819200 bajtů má soubor base/pgsql_tmp/pgsql_tmp42.0\n")
     with pytest.raises(EvidenceDamaged) as damaged:

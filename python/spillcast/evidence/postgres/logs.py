@@ -1,7 +1,7 @@
 """Reads temp files and plans in a server's logs: files or folders, compressed or wrapped."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +15,8 @@ from spillcast.errors import (
     InputError,
     NoTempIo,
 )
-from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres import CONSTANT, MARK, TEMP_BLOCKS
+from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.postgres import BLOCK_BYTES, CONSTANT, MARK, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import (
     CUT,
     check_sums,
@@ -28,21 +28,18 @@ from spillcast.evidence.postgres.document import HINT as HINT_PLAN
 from spillcast.evidence.postgres.languages import in_utf8
 from spillcast.evidence.postgres.log_entries import LogEntry, entries_of
 from spillcast.evidence.postgres.node_lines import milliseconds
-from spillcast.evidence.postgres.nodes import nodes_of
-from spillcast.evidence.postgres.temp_files import (
-    ExceededLimit,
-    LoggedTempFiles,
-    TempFile,
-    counts_of_files,
-    time_of,
-)
+from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks, nodes_of
+from spillcast.evidence.postgres.temp_files import ExceededLimit, LoggedTempFiles, TempFile, time_of
 from spillcast.evidence.recognise import refuse_other_kinds
-from spillcast.evidence.selection import Selection
+from spillcast.evidence.selection import SelectableRun, Selection, select
 from spillcast.evidence.text import blocks_of, decoded, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
+from spillcast.recording.meta import ObservedEngine
+from spillcast.recording.observed import CountedStatement
 from spillcast.units import format_bytes, format_count
 
+_TIMES_HINT = "set auto_explain.log_analyze and track_io_timing for plans with times"
 _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, possibly rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
@@ -320,11 +317,52 @@ def counted(failures: Sequence[ExceededLimit]) -> list[ExceededLimit]:
 
 
 def counts_of_logs(logs: Logs, selection: Selection) -> Counts:
-    """The counts of one call by its temp files. InputError as for ``counts_of_files``."""
+    """The counts of one call, each file written once and read once.
+
+    InputError if there are no files, or several calls, or if no duration is known.
+    """
     if not logs.temp:
         limit = logs.exceeded[0].limit
         raise EvidenceIncomplete(
             f"no temp file and no plan, but a call that spilled more than {limit} allows",
             "forecast a plan or a recording of it; spillcast postgres lists all such calls",
         )
-    return counts_of_files(logs.temp, logs.notes, selection)
+    by_call: dict[int, list[TempFile]] = defaultdict(list)
+    for index, file in enumerate(logs.temp):
+        # A file whose call is unknown counts as a call of its own.
+        by_call[file.call or -1 - index].append(file)
+    items = [
+        SelectableRun(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
+        for c in by_call.values()
+    ]
+    call = select(items, selection, "; spillcast postgres ranks all statements of a log")
+    elapsed_s = selection.elapsed_s or call[0].elapsed_s
+    if elapsed_s is None:
+        raise EvidenceIncomplete(
+            "the log has the size of temp files, and not how long the call took",
+            "give it with --elapsed, or set log_min_duration_statement = 0, and lc_messages = 'C' "
+            "if the log is in another language",
+        )
+    blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
+    query = call[0].query
+    notes = ["each temp file is assumed to be written once and read once", *logs.notes]
+    if query and any(
+        each is not call
+        and (not each[0].query or (each[0].query, each[0].elapsed_s) == (query, None))
+        for each in by_call.values()
+    ):
+        notes.append(
+            "temp files without a statement or duration, which its parallel workers may have "
+            "written, do not count; %b in log_line_prefix, csvlog or jsonlog shows whose they are"
+        )
+    processes = len({file.process for file in call})
+    return counts_of_blocks(
+        elapsed_s,
+        TempIO(blocks, blocks),
+        ObservedEngine("postgresql", query=query),
+        Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
+        ("the log shows only how long the call took", _TIMES_HINT) if selection.timed else None,
+        files=len(call),
+        statement=CountedStatement(call[0].queryid, query, 1, len(by_call)),
+        notes=notes,
+    )

@@ -1,4 +1,4 @@
-"""Assigns the temp files in a server's log to calls, and counts the temp I/O of one call."""
+"""Assigns the temp files in a server's log to calls."""
 
 import re
 from bisect import bisect_left
@@ -10,20 +10,13 @@ from itertools import accumulate, compress, groupby, pairwise
 from math import frexp, inf
 from operator import itemgetter
 
-from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.counts import MEMORY_BYTES_PER_S, Bounds, Counts
+from spillcast.evidence.counts import MEMORY_BYTES_PER_S
 from spillcast.evidence.numbers import number_of
-from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.languages import MILLISECONDS, NO_SPACE, PSQL_TIME
 from spillcast.evidence.postgres.log_entries import TIME, LogEntry
 from spillcast.evidence.postgres.node_lines import milliseconds
-from spillcast.evidence.postgres.nodes import TempIO, counts_of_blocks
-from spillcast.evidence.selection import SelectableRun, Selection, select
-from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
-from spillcast.units import format_count
 
 #: A server logs bytes; tools that shorten its messages use units, and a terminal breaks numbers.
 _TEMP = re.compile(
@@ -77,7 +70,6 @@ _RESOLUTION_S = 1.0
 _WORD = re.compile(r"\b(?![\da-f]++\b)[A-Za-z]\w*+")
 #: The maximum ratio between the numbers of files of two calls of a statement.
 _FILES_RATIO_MAX = 2
-_TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
 
 @dataclass
@@ -180,12 +172,7 @@ class LoggedTempFiles:
         """
         self._is_of_server |= entry.level == "STATEMENT" or entry.at is not None
         if entry.level == "STATEMENT":
-            if (subject := self._unnamed.pop(writer, None)) is not None:
-                subject.query = masked_text(entry.message)
-                query = _plain(subject.query)
-                self._writers[query] = writer
-                if is_named and self._sessions[writer].last is None:
-                    self._others[query][writer] = entry.before
+            self._add_statement(writer, entry, is_named=is_named)
         elif entry.level not in _DETAIL_LEVELS:
             self._unnamed.pop(writer, None)
         if entry.level == "PROMPT":
@@ -194,40 +181,63 @@ class LoggedTempFiles:
         # The statement of a logged plan may quote any message.
         if LOGGED.match(entry.message):
             return writer
-        for pattern, words in _LIMITS if entry.level in _LEVELS else ():
+        if entry.level in _LEVELS:
+            self._add_limit(writer, entry)
+            # A string in program code may contain several messages; a statement may quote one.
+            for match in _TEMP.finditer(entry.message):
+                writer = self._add_file(writer, entry, match, is_named=is_named)
+        if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
+            writer = self._add_call(writer, entry, duration, is_named=is_named)
+        return writer
+
+    def _add_statement(self, writer: str, entry: LogEntry, *, is_named: bool) -> None:
+        """Adds the statement of the writer's last message."""
+        if (subject := self._unnamed.pop(writer, None)) is None:
+            return
+        subject.query = masked_text(entry.message)
+        query = _plain(subject.query)
+        self._writers[query] = writer
+        if is_named and self._sessions[writer].last is None:
+            self._others[query][writer] = entry.before
+
+    def _add_limit(self, writer: str, entry: LogEntry) -> None:
+        """Adds the first limit that a message names."""
+        for pattern, words in _LIMITS:
             if (limit := pattern.search(entry.message)) is not None:
                 exceeded = ExceededLimit(words.format(*limit.groups()), entry.query or None)
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
-                break
-        # A string in program code may contain several messages; a statement may quote one.
-        for match in _TEMP.finditer(entry.message) if entry.level in _LEVELS else ():
-            writer = self._add_file(writer, entry, match, is_named=is_named)
-        if duration := _DURATION.match(entry.message) or _TIMING.search(entry.message):
-            seconds = milliseconds(duration["ms"]) / 1e3
-            call = _Call(seconds, duration["query"], time_of(entry.at or ""))
-            if not is_named:
-                # Another session may have written the previous message.
-                query = _plain(masked_text(call.query or entry.query or ""))
-                writer = self._writers.pop(query, writer)
-                waiting = self._sessions[writer].waiting
-                known = _plain(waiting[-1].file.query or "") if waiting else ""
-                if known and query and known != query:
-                    return writer
-                if self._is_of_server and not (known and query):
-                    self._guesses.append((call, waiting.copy()))
-                    return writer
-            last = self._sessions[writer].last
-            if duration["fetch"]:
-                # The client fetches the rows of a call in parts; the log may lack the first part.
-                before_s = last.elapsed_s if last and last.query == call.query else -inf
-                call = replace(call, elapsed_s=before_s + seconds)
-            # Most logs have no such process, and a call for each of many statements.
-            if self._others and call.ended is not None:
-                query = _plain(masked_text(call.query or entry.query or ""))
-                if query in self._others:
-                    self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
-            _end_call(self._sessions[writer], call)
+                return
+
+    def _add_call(
+        self, writer: str, entry: LogEntry, duration: re.Match[str], *, is_named: bool
+    ) -> str:
+        """Adds the end of a call; returns its process as far as messages show it."""
+        seconds = milliseconds(duration["ms"]) / 1e3
+        call = _Call(seconds, duration["query"], time_of(entry.at or ""))
+        query = ""
+        # Most logs name all writers and show the calls of each: masking their statements is slow.
+        if not is_named or (self._others and call.ended is not None):
+            query = _plain(masked_text(call.query or entry.query or ""))
+        if not is_named:
+            # Another session may have written the previous message.
+            writer = self._writers.pop(query, writer)
+            waiting = self._sessions[writer].waiting
+            known = _plain(waiting[-1].file.query or "") if waiting else ""
+            if known and query and known != query:
+                return writer
+            if self._is_of_server and not (known and query):
+                self._guesses.append((call, waiting.copy()))
+                return writer
+        session = self._sessions[writer]
+        if duration["fetch"]:
+            # The client fetches the rows of a call in parts; the log may lack the first part.
+            last = session.last
+            before_s = last.elapsed_s if last and last.query == call.query else -inf
+            call = replace(call, elapsed_s=before_s + seconds)
+        if query in self._others and call.ended is not None:
+            self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
+        _end_call(session, call)
         return writer
 
     def _add_file(
@@ -441,51 +451,3 @@ def time_of(text: str) -> datetime | None:
         return None if match is None else datetime.fromisoformat(match[0])
     except ValueError:
         return None
-
-
-def counts_of_files(
-    files: Sequence[TempFile], notes: Sequence[str], selection: Selection
-) -> Counts:
-    """The counts of one call, each file written once and read once.
-
-    InputError if there are several calls, or if no duration is known.
-    """
-    by_call: dict[int, list[TempFile]] = defaultdict(list)
-    for index, file in enumerate(files):
-        # A file whose call is unknown counts as a call of its own.
-        by_call[file.call or -1 - index].append(file)
-    items = [
-        SelectableRun(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
-        for c in by_call.values()
-    ]
-    call = select(items, selection, "; spillcast postgres ranks all statements of a log")
-    elapsed_s = selection.elapsed_s or call[0].elapsed_s
-    if elapsed_s is None:
-        raise EvidenceIncomplete(
-            "the log has the size of temp files, and not how long the call took",
-            "give it with --elapsed, or set log_min_duration_statement = 0, and lc_messages = 'C' "
-            "if the log is in another language",
-        )
-    blocks = max(1, round(sum(file.bytes for file in call) / BLOCK_BYTES))
-    query = call[0].query
-    if query and any(
-        each is not call
-        and (not each[0].query or (each[0].query, each[0].elapsed_s) == (query, None))
-        for each in by_call.values()
-    ):
-        notes = [
-            *notes,
-            "temp files without a statement or duration, which its parallel workers may have "
-            "written, do not count; %b in log_line_prefix, csvlog or jsonlog shows whose they are",
-        ]
-    processes = len({file.process for file in call})
-    return counts_of_blocks(
-        elapsed_s,
-        TempIO(blocks, blocks),
-        ObservedEngine("postgresql", query=query),
-        Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
-        ("the log shows only how long the call took", _TIMES) if selection.timed else None,
-        files=len(call),
-        statement=CountedStatement(call[0].queryid, query, 1, len(by_call)),
-        notes=["each temp file is assumed to be written once and read once", *notes],
-    )
