@@ -24,13 +24,7 @@ from spillcast.errors import (
     PermissionDenied,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.selection import (
-    FIGURES_HINT,
-    ONLY_RUN,
-    Selection,
-    is_address,
-    is_stated,
-)
+from spillcast.evidence.selection import FIGURES_HINT, ONLY_RUN, Selection, is_address, is_stated
 from spillcast.gate import TEXT_BYTES_MAX, check_kind
 from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording

@@ -24,12 +24,7 @@ from spillcast.evidence.numbers import (
     value_of,
 )
 from spillcast.evidence.oracle import ORACLE, SAMPLE_COUNTS
-from spillcast.evidence.oracle.report_tables import (
-    ReportTable,
-    plain_of,
-    report_text,
-    tables_of,
-)
+from spillcast.evidence.oracle.report_tables import ReportTable, plain_of, report_text, tables_of
 from spillcast.evidence.selection import Selection
 from spillcast.gate import reading
 from spillcast.recording import OPS, TEMP_EVENTS, is_like

@@ -19,13 +19,7 @@ from spillcast.errors import (
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import (
-    Number,
-    amount,
-    check_all,
-    whole,
-    with_decimal_points,
-)
+from spillcast.evidence.numbers import Number, amount, check_all, whole, with_decimal_points
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.columns import (
     in_standard_units,
