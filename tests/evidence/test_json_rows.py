@@ -1,4 +1,4 @@
-"""Rows of pg_stat_statements in the JSON of clients, data frames and monitors."""
+"""Rows of pg_stat_statements in JSON of clients, data frames and monitors, and in strings."""
 
 import json
 from contextlib import suppress
@@ -87,3 +87,38 @@ def test_a_fenced_row_in_several_lines_is_read_under_other_names_of_columns(tmp_
     (path := tmp_path / "rows.md").write_text(f"```\n{json.dumps([row], indent=1)}\n```\nHelp!\n")
     assert recognise(path) is not None
     assert [row.blocks for row in read_rows(path)] == [3]
+
+
+HEADING, *LINES = (",".join(map(str, row)) for row in (NAMES, *CELLS))
+CSV = "\n".join([HEADING, *LINES])
+PSQL = "\n".join(
+    [HEADING.replace(",", " | "), "--+--", *(row.replace(",", " | ") for row in LINES)]
+)
+STRINGS = {
+    "go": (
+        'cases := []Case{{\n\t{\n\t\tname: "two",\n\t\tcsv: `{}`,\n\t\tcount: 2,\n\t},\n}}',
+        CSV,
+    ),
+    "python": (
+        'TABLE = """\\\n{}\n"""\n\n\ndef test_rows():\n    assert len(rows(TABLE)) == 2\n',
+        CSV,
+    ),
+    "lines": ("var rows = {};\n", " +\n    ".join(f'"{line}\\n"' for line in (HEADING, *LINES))),
+    "json": ("{}", json.dumps({"rc": 0, "output": PSQL, "host": "db1"}, indent=1)),
+    "beside its query": (
+        'sql = "select queryid, calls, temp_blks_read from t"\nout = `{}`\n',
+        PSQL,
+    ),
+}
+
+
+@cases("name", STRINGS)
+def test_a_table_in_a_string_is_read_if_it_is_the_only_one(rows_of, name):
+    code, table = STRINGS[name]
+    text = code.replace("{}", table) if name == "json" else code.replace("{}", table, 1)
+    assert [row.blocks for row in rows_of(text)] == [1400, 0]
+    with pytest.raises(InputError):
+        rows_of(f"{text}\n{text}")
+    for at in (text.index("800") - 2, text.index("800") + 5):
+        with pytest.raises(InputError):
+            rows_of(text[:at])

@@ -396,6 +396,31 @@ def test_an_excerpt_without_its_first_node_is_cut_with_and_without_elapsed_time(
     assert len(reasons) == 1
 
 
+ALONE = {"Node Type": "Sort", "Sort Space Type": "Disk", "Sort Space Used": 800}
+
+
+@cases("node,elapsed_s,is_read", [
+    (ALONE, 2.0, True),
+    (ALONE, None, False),
+    ({**ALONE, "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 9.5}, None, False),
+    ({**ALONE, "Parent Relationship": "Outer"}, 2.0, False),
+    ({**ALONE, "Sort Space Used": "800 kB"}, 2.0, False),
+])  # fmt: skip
+def test_a_node_in_json_without_its_plan_needs_the_time_of_the_query(
+    plan_of, node, elapsed_s, is_read
+):
+    """The node may have a parent, which names the relationship."""
+    text = f"```json\n{json.dumps(node, indent=2)}\n```\nIt spills.\n"
+    if is_read:
+        counts = plan_of(text, elapsed_s=elapsed_s)
+        assert (counts.elapsed_s, counts.writes.bytes) == (elapsed_s, 800 << 10)
+    else:
+        with pytest.raises((EvidenceIncomplete, EvidenceDamaged)):
+            plan_of(text, elapsed_s=elapsed_s)
+    with pytest.raises(InputError):
+        plan_of(text[: text.index("Disk")], elapsed_s=2.0)
+
+
 def test_a_text_plan_of_auto_explain_has_its_query_identifier(plan_of):
     lines = ["Query Text: select 1", *TEXT_PLAN.strip("\n").splitlines()[:-2]]
     lines.append(" Query Identifier: -8")

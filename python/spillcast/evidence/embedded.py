@@ -9,7 +9,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
-from spillcast.evidence.table_rows import EXPORTED_COLUMNS, cells_of, records_of, unescaped
+from spillcast.evidence.table_rows import EXPORTED_COLUMNS, TABLE, cells_of, records_of, unescaped
 from spillcast.evidence.text import json_or_none
 
 Lines = list[str]
@@ -220,7 +220,7 @@ def string_list(lines: Lines) -> Lines | None:
 
 
 def plans_in_code(lines: Lines) -> Lines | None:
-    """Extracts plans, statement rows and plan texts from JSON or program code."""
+    """Extracts plans, rows or a table of statements, and plan texts from JSON or program code."""
     text = "\n".join(lines).strip()
     if len(text) > _CODE_LENGTH:
         return None
@@ -236,7 +236,7 @@ def plans_in_code(lines: Lines) -> Lines | None:
         # A text that is only JSON is read as it is.
         is_json = code.is_cut or json_or_none(text) is not None
         return None if is_json else json.dumps(code.records, indent=1).split("\n")
-    texts = code.plan_text(FIGURES if is_quoted else _ONLY_IN_EVIDENCE)
+    texts = code.only_text(FIGURES if is_quoted else _ONLY_IN_EVIDENCE)
     return texts.split("\n") if texts else None
 
 
@@ -315,10 +315,19 @@ class _Code:
         if self._record is None and self._braces and (key := _KEY.fullmatch(last)):
             self._record = 1 if key["inner"] else len(self._braces)
 
-    def plan_text(self, figures: re.Pattern[str]) -> str:
-        """The strings from the first with figures to the last, if all figures are in strings."""
+    def only_text(self, figures: re.Pattern[str]) -> str:
+        """The only table of statements, or the strings of a plan, if all figures are in strings.
+
+        The strings of a plan are those from the first with figures to the last.
+        """
         places = [at for at, string in enumerate(self.strings) if figures.search(string)]
-        if self.is_cut or self._has_rows or not places or figures.search(self._outside):
+        if self.is_cut or figures.search(self._outside):
+            return ""
+        if self._has_rows:
+            tables = [string for string in self.strings if TABLE.search(string)]
+            is_only = len(tables) == 1 and all(self.strings[at] in tables for at in places)
+            return tables[0] if is_only and "temp_blks_" not in self._outside else ""
+        if not places:
             return ""
         if _LINE_OF_LOG.search(self.strings[places[0]]):
             # A string without an end, a mark of omission or code between strings: lines are lost.

@@ -259,7 +259,7 @@ KINDS: Sequence[EvidenceKind] = (
     EvidenceKind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),
-        (2.1, r'"Plan":\s*(?:\{|\Z)|"Temp (?:Read|Written) Blocks": '),
+        (2.1, r'"Plan":\s*(?:\{|\Z)|"Node Type": "|"Temp (?:Read|Written) Blocks": '),
         (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
         (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
         (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),

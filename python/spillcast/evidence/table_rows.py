@@ -45,7 +45,7 @@ EXPORTED_COLUMNS = re.compile(
 )
 _KNOWN_NAMES = ("temp_", "query_duration_ms", "total_spills", "io_stall_", "physical_read_r")
 #: The start of rows in JSON, or of a heading: names with separators, which are not a statement.
-_TABLE = re.compile(
+TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_(?:blks_|(?:\w+_)?(?:read|writ)))"
     rf"|(?=[^\n]{{,4000}}\b(?:{CALLS}|query|queryid|total_\w+)\b)"
     r"(?![^\n]{,4000}(?i:\bselect\b|\":))"
@@ -62,7 +62,7 @@ _DEPTH_MAX = 4
 
 def table_of(text: str) -> str:
     """The text from the heading of a known table, or from its rows in JSON; else all of it."""
-    match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
+    match = None if text.lstrip()[:1] in ("[", "{") else TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
 
 

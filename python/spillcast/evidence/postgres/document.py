@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,8 @@ def documents_of(text: str) -> list[dict[str, Any]]:
             documents = _plans_of(list(json_values(text, '"Plan"')))
         except EvidenceDamaged as error:
             cut = error
+    elif '"Node Type"' in text:
+        documents = _nodes_alone(text)
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0]) for match in _XML.finditer(text)]
         if text.count("<explain") > len(documents):
@@ -257,6 +260,16 @@ def _plans_of(value: Any) -> list[dict[str, Any]]:
     if isinstance(value, list):
         return [plan for each in value for plan in _plans_of(each)]
     return [value] if isinstance(value, dict) and isinstance(value.get("Plan"), dict) else []
+
+
+def _nodes_alone(text: str) -> list[dict[str, Any]]:
+    """Plans of the nodes in JSON that a text has without the rest of their plans."""
+    values = list[Any]()
+    with suppress(EvidenceDamaged):
+        values = list(json_values(text, '"Node Type"'))
+    nodes = [value for value in values if isinstance(value, dict) and "Node Type" in value]
+    lacks = ["Excerpt" if "Parent Relationship" in node else "Cut" for node in nodes]
+    return [{"Plan": node, lack: True} for node, lack in zip(nodes, lacks, strict=True)]
 
 
 def _of_xml(text: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ _EXCERPT_SHARE = 0.95
 _OF_FUNCTIONS = "if it calls functions, EXPLAIN (ANALYZE, BUFFERS) shows whether those do"
 _ELAPSED = "give the time of the query with --elapsed, such as --elapsed 812ms"
 #: Values that only a node that ran has.
-_RAN = frozenset(("Sort Method", "Disk Usage"))
+_RAN = frozenset(("Sort Method", "Sort Space Used", "Disk Usage"))
 
 
 def read_plan(
