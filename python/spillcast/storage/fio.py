@@ -68,7 +68,9 @@ def _jobs(document: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[
     """The options and the results of each job of a run."""
     given = document.get("global options", {})
     clients = document.get("client_stats", ())
-    ran = document["jobs"] if not clients else [*filter(_is_job, clients)]
+    # The sum of several clients follows their jobs.
+    of_clients = [job for job in clients if job["jobname"] != "All clients"]
+    ran = of_clients if clients else document["jobs"]
     return [({**given, **job.get("job options", {})}, job) for job in ran]
 
 
@@ -77,18 +79,15 @@ def _places(document: Mapping[str, Any]) -> set[str]:
     return {f"{job.get('directory')} {job.get('filename')}" for job, _ in _jobs(document)}
 
 
-def _is_job(job: Mapping[str, Any]) -> bool:
-    """Whether it is a job of one client, not the sum that follows those of several."""
-    return bool(job["jobname"] != "All clients")
-
-
 def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
+    """The reads and the writes of a job."""
+    if job.get("error"):
+        raise damaged(f"job {job.get('jobname')} failed with error {job['error']}", _HINT)
     # Version 2.2 and excerpts have no options, so they do not give a depth.
     depths = (max(1, int(options.get(name, 1))) for name in ("iodepth", "numjobs"))
     stated = prod(depths) if options else 0
+    is_random = "rand" in str(options.get("rw", job.get("jobname")))
     reached, groups = 0.0, list[Group]()
-    if job.get("error"):
-        raise damaged(f"job {job.get('jobname')} failed with error {job['error']}", _HINT)
     for op in OPS:
         done = job.get(op) or {}
         count = int(done.get("total_ios") or 0)
@@ -99,20 +98,12 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             raise ValueError(f"a job did {count} {op}s")
         mean_ns = float(done[timed]["mean"]) * _NS[timed]
         _check(options, op, done[timed])
+        reached += _in_flight(op, count, mean_ns / 1e9, float(done.get("runtime") or 0), stated)
         # Version 2 counts KiB.
         moved = int(done.get("io_bytes") or 0) * (1024 if timed in ("lat", "clat") else 1)
         # Options such as bssplit override the stated size.
         size = round(moved / count) or _size(options, op) or 1
-        if runtime_s := float(done.get("runtime") or 0) / 1e3:
-            mean_s = mean_ns / 1e9
-            took = f"{count:,} {op}s of {format_duration(mean_s)}"
-            run = f"{format_duration(runtime_s)} with {stated} at once"
-            # The last operations may have ended up to one latency after the runtime.
-            most_s = (runtime_s + mean_s) * (stated or inf)
-            check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _JOB_HINT)
-            reached += count * mean_s / runtime_s
         latency_ns, counts = _histogram(done, count, mean_ns)
-        is_random = "rand" in str(options.get("rw", job.get("jobname")))
         group = Group(
             op=op,
             size_class_bytes=_core.size_class_bytes(size),
@@ -128,10 +119,25 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> list[Group]:
             access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
         )
         groups.append(group)
-    # Little's law: synchronous engines, rate limits and think times keep fewer in flight.
+    # Synchronous engines, rate limits and think times keep fewer in flight than stated.
     is_stated = stated and not 0 < reached <= 0.75 * stated
     depth = stated if is_stated else max(1, round(reached))
     return [replace(group, depth=depth) for group in groups]
+
+
+def _in_flight(op: str, count: int, mean_s: float, runtime_ms: float, stated: int) -> float:
+    """Mean number of operations in flight by Little's law; 0 without a runtime.
+
+    InputError if the operations took longer than the ``stated`` number at once can.
+    """
+    if not (runtime_s := runtime_ms / 1e3):
+        return 0.0
+    took = f"{count:,} {op}s of {format_duration(mean_s)}"
+    run = f"{format_duration(runtime_s)} with {stated} at once"
+    # The last operations may have ended up to one latency after the runtime.
+    most_s = (runtime_s + mean_s) * (stated or inf)
+    check_all([FigureCheck("time-at-once", count * mean_s, took, most_s, run)], _JOB_HINT)
+    return count * mean_s / runtime_s
 
 
 def _check(options: Mapping[str, Any], op: str, latency: Mapping[str, Any]) -> None:
