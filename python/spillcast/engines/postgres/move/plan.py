@@ -12,6 +12,7 @@ Only the server can decide whether a tablespace is in use: DROP TABLESPACE check
 
 import os
 import stat
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -178,7 +179,6 @@ def plan(
     """
     existing = facts.at(request.to)
     name = _name(request, facts, existing)
-    finished = existing is not None and existing.name == name
     old = existing.note if existing else None
     made = (
         old.made_directory if old else existing is None and (directory.made or not directory.exists)
@@ -190,32 +190,20 @@ def plan(
         before = note.before | ({} if now == [name] else {key: now})
         note = replace(note, before=before, granted=sorted({*note.granted, *lacking}))
 
-    steps = []
+    steps, statements = list[Step](), list[str]()
     if existing is None:
         steps += _directory_steps(request.to, facts, directory)
         why = "Create a tablespace in it, under a name that marks the move as unfinished."
         statement = f"CREATE TABLESPACE {unfinished} LOCATION {literal(str(request.to))}"
         steps.append(facts.step(why, statement))
-    statements = [] if finished else [f"ALTER TABLESPACE {unfinished} RENAME TO {identifier(name)}"]
-    if note != old or not finished:
+    if existing is None or existing.name != name:
+        statements.append(f"ALTER TABLESPACE {unfinished} RENAME TO {identifier(name)}")
+    if note != old or statements:
         statements.append(comment_statement(name, str(note)))
     if lacking:
         roles = ", ".join(map(identifier, lacking))
         statements.append(f"GRANT CREATE ON TABLESPACE {identifier(name)} TO {roles}")
-    to_set = request.scope is not None and facts.settings.get(request.scope) != [name]
-    if to_set and request.scope != Scope():
-        statements.append(set_statement(request.scope, [name]))
-    if statements:
-        why = "Give the tablespace its name, a note of the previous settings, and its users."
-        steps.append(facts.step(why, *statements))
-    if request.scope == Scope():
-        if to_set:
-            statement = set_statement(request.scope, [name])
-            steps.append(facts.step("Set it for the whole server.", statement))
-        steps.append(facts.step(RELOAD, "SELECT pg_reload_conf()"))
-    if request.scope is None:
-        why = "In the session whose temp files should go there:"
-        steps.append(Step(why, sql=(f"SET {SETTING} = {literal(name)}",)))
+    steps += _setting_steps(request.scope, name, facts, statements)
 
     after = replace(
         facts, settings=facts.settings | ({request.scope: [name]} if request.scope else {})
@@ -225,6 +213,26 @@ def plan(
     back = revert_steps(table, note, scopes, after)
     whom = str(request.scope or "session")
     return Move("postgres", str(request.to), whom, steps, back, name)
+
+
+def _setting_steps(
+    scope: Scope | None, name: str, facts: ServerFacts, statements: Sequence[str]
+) -> Iterator[Step]:
+    """The steps that execute ``statements`` and set the tablespace for a scope, or a session."""
+    is_set = scope is None or facts.settings.get(scope) == [name]
+    setting = [] if scope is None or is_set else [set_statement(scope, [name])]
+    # PostgreSQL does not allow ALTER SYSTEM in a transaction.
+    is_of_server = scope == Scope()
+    if together := [*statements, *([] if is_of_server else setting)]:
+        why = "Give the tablespace its name, a note of the previous settings, and its users."
+        yield facts.step(why, *together)
+    if is_of_server:
+        if setting:
+            yield facts.step("Set it for the whole server.", *setting)
+        yield facts.step(RELOAD, "SELECT pg_reload_conf()")
+    if scope is None:
+        why = "In the session whose temp files should go there:"
+        yield Step(why, sql=(f"SET {SETTING} = {literal(name)}",))
 
 
 def _name(request: MoveRequest, facts: ServerFacts, existing: Tablespace | None) -> str:
