@@ -99,18 +99,7 @@ def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredEx
     if not plan_lines or (stats is None and not any(line.samples for line in plan_lines)):
         part = "Global Stats" if plan_lines else "SQL Plan Monitoring Details"
         raise EvidenceIncomplete(f"it lacks {part}")
-    facts, sql, part = dict[str, str](), list[str](), ""
-    for line in lines:
-        heading = re.sub(r"^\W+|\W+$", "", line).lower()
-        if heading in ("sql text", "global information", "global stats"):
-            part = heading
-            if part == "global information":
-                # Text above the report may contain similar facts.
-                facts.clear()
-        elif part != "sql text" and (match := _FACT.fullmatch(line)):
-            facts.setdefault(match[1].lower(), match[2])
-        elif part == "sql text" and re.search(r"\w", line):
-            sql.append(line.strip())
+    facts, sql = _facts_and_sql(lines)
     text = "\n".join(lines)
     totals = {} if stats is None else next(stats.rows)
     seconds = {name: _seconds(cell) for name, cell in totals.items() if name.endswith("(s)")}
@@ -133,6 +122,23 @@ def _of_text(lines: Sequence[str], tables: Sequence[ReportTable]) -> MonitoredEx
     )
     # Each session is sampled once a second, so samples are seconds.
     return execution if stats else replace(execution, database_s=execution.all_samples)
+
+
+def _facts_and_sql(lines: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The facts of a report by name in lower case, and the lines of the statement."""
+    facts, sql, part = dict[str, str](), list[str](), ""
+    for line in lines:
+        heading = re.sub(r"^\W+|\W+$", "", line).lower()
+        if heading in ("sql text", "global information", "global stats"):
+            part = heading
+            if part == "global information":
+                # Text above the report may contain similar facts.
+                facts.clear()
+        elif part != "sql text" and (match := _FACT.fullmatch(line)):
+            facts.setdefault(match[1].lower(), match[2])
+        elif part == "sql text" and re.search(r"\w", line):
+            sql.append(line.strip())
+    return facts, sql
 
 
 def _text_lines(plan: ReportTable) -> list[Line]:
