@@ -63,11 +63,6 @@ def loads_on(counts: Counts, storage: Storage) -> list[Load]:
     return [replace(load, total_s=load.count * mean_s) for load, mean_s in pairs]
 
 
-def temp_s_on(counts: Counts, storage: Storage) -> float:
-    """The time (s) of the temp I/O of the counts on ``storage``, without other work."""
-    return sum(load.total_s for load in loads_on(replace(counts, elapsed_s=0.0), storage))
-
-
 class OriginWord(Protocol):
     """Options with the argument of ``--from``, and the storage that an argument names."""
 

@@ -61,7 +61,7 @@ from spillcast.fleet.snapshots import LiveSession, Snapshot, Unseen, store_snaps
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
-from spillcast.forecast.workload.counted import temp_s_on, with_origin
+from spillcast.forecast.workload.counted import loads_on, with_origin
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text
@@ -295,9 +295,10 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     blocks = {"temp_blks_read": count, "temp_blks_written": count}
     one_process = {PER_GATHER: 0, MAINTENANCE: 0}
     row = StatementRow.of({"calls": 1, "total_exec_time": 1e3 * count, **one_process, **blocks})
-    counts = counts_of_row(row, timed=False)
+    # No time for other work.
+    counts = replace(counts_of_row(row, timed=False), elapsed_s=0.0)
     return {
-        target: temp_s_on(counts, request.storage(target, counts))
+        target: sum(load.total_s for load in loads_on(counts, request.storage(target, counts)))
         for target in request.targets
         if not depends_on_recording(target)
     }
