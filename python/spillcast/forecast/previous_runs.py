@@ -24,9 +24,9 @@ from spillcast.forecast.cpu import weight_moved
 from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import PreviousRun
 from spillcast.forecast.workload.counted import counted_loads
-from spillcast.forecast.workload.load import Load, moved_bytes, operations
+from spillcast.forecast.workload.load import Load, mean_latency_s, moved_bytes, operations
 from spillcast.forecast.workload.recorded import MAX_SPREAD, recorded_loads
-from spillcast.recording import Recording
+from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, NO_ENGINE, ObservedEngine
 
@@ -164,10 +164,8 @@ def previous_runs(runs: Iterable[Recording | Counts], known: Sequence[Load]) -> 
         loads = recorded_loads(run)
         if abs(operations(loads) - count) > SAME_OPERATIONS * count:
             continue
-        wait_s = {}
-        for op in {load.op for load in loads}:
-            of_op = [load for load in loads if load.op == op]
-            wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
+        by_op = {op: [load for load in loads if load.op == op] for op in OPS}
+        wait_s = {op: mean_latency_s(of_op) for op, of_op in by_op.items() if of_op}
         candidate = PreviousRun(run.meta.cpu_s, wait_s)
         if abs(weight_moved(known, candidate.latencies(known))) >= WEIGHT_MIN * count:
             previous.append(candidate)

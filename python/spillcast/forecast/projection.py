@@ -33,7 +33,8 @@ from spillcast.forecast.workload.load import (
     moved_bytes,
     operations,
     rehearsed,
-    time_s,
+    total_s,
+    with_means,
 )
 from spillcast.forecast.workload.threads import CpuDelays, Overlap, Simulated
 from spillcast.recording import WRITEBACK
@@ -155,7 +156,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     """Break down the elapsed time of a workload."""
     overlap, loads = workload.threads.recorded, workload.loads
     overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
-    all_io_s = workload.io_scale * sum(load.total_s for load in loads)
+    all_io_s = workload.io_scale * total_s(loads)
     all_changes_s = workload.scale * sum(change.total_s for change in workload.changes)
     temp_s = overlap.io_weight * (all_io_s + all_changes_s)
     io_share = min(1.0, workload.total_s / temp_s) if temp_s else 1.0
@@ -298,6 +299,11 @@ class Projection:
         """The workload of the baseline."""
         return self.baseline.workload
 
+    @property
+    def loads(self) -> list[Load]:
+        """The loads of the workload with the latencies of the storage."""
+        return with_means(self.workload.loads, (latency.mean_s for latency in self.latencies))
+
     @cached_property
     def throttled_share(self) -> float:
         """Share of the run in which a CPU quota throttles threads."""
@@ -401,6 +407,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     cpu = _cpu_change(baseline, target_latencies, rehearsal, compressing_s)
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
     target_loads = compressed.loads if compressed else loads
+    on_target = with_means(target_loads, (latency.mean_s for latency in target_latencies))
     io_weight = baseline.io_share * overlap.io_weight
     io_wait_s, wait_s = workload.io_scale * io_weight, workload.scale * io_weight
     cpu_s = workload.io_scale * overlap.cpu_weight
@@ -411,10 +418,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         cached=cached,
         simulated=simulated,
         latencies=target_latencies,
-        io_s=[
-            io_wait_s * load.count * latency.mean_s
-            for load, latency in zip(target_loads, target_latencies, strict=True)
-        ],
+        io_s=[io_wait_s * load.total_s for load in on_target],
         changes_s=[
             wait_s * change.total_s * change_ratios.get(change.event, 1.0)
             for change in workload.changes
@@ -473,8 +477,9 @@ def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float
     write, or were measured with a page cache as small as the recorded one, so no wait grows.
     """
     writes = [load for load in loads if load.op == "write"]
-    recorded_s = sum(load.total_s for load in writes) + writeback_s
-    return min(time_s(writes, latencies(storage, writes, 1.0)) / recorded_s, 1.0)
+    recorded_s = total_s(writes) + writeback_s
+    target = with_means(writes, (each.mean_s for each in latencies(storage, writes, 1.0)))
+    return min(total_s(target) / recorded_s, 1.0)
 
 
 def _replayed_s(workload: Workload, storage: Storage) -> float | None:

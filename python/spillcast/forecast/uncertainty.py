@@ -11,7 +11,7 @@ from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direct
 from spillcast.forecast.projection import Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.load import Load, operations, time_s
+from spillcast.forecast.workload.load import Load, mean_latency_s, operations
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearsal import Rehearsal
@@ -61,9 +61,8 @@ def elapsed_on(
         again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
         drawn_s = np.maximum(measured.run_s + off_s, 0.0) * again
     rest_s = forecast_s - sum(projected.io_s)
-    count, target_s = operations(loads), time_s(loads, projected.latencies)
-    recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
-    speeds = direction(recorded_s / count, target_s / count, moved / count)
+    mean_bytes = sum(load.bytes for load in loads) / operations(loads)
+    speeds = direction(mean_latency_s(loads), mean_latency_s(projected.loads), mean_bytes)
     uncertainty = Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds)
     uncertainty = replace(uncertainty, min_s=_least_s(projected))
     if workload.threads.counted:

@@ -14,7 +14,7 @@ from spillcast.forecast.projection import BUSY_REPORTED, Projection, projection
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.verdict import HELPS_LITTLE_SHARE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
-from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s
+from spillcast.forecast.workload.load import Load, moved_bytes, operations, total_s
 from spillcast.forecast.workload.resources import BURST_MIN_S
 from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY
@@ -293,8 +293,7 @@ def _limits(projected: Projection) -> Iterator[Caveat]:
             "the target has no figures for creating, resizing and removing temp files: the "
             f"recorded {format_duration(projected.changes_kept_s)} is assumed",
         )
-    recorded_s = sum(load.total_s for load in workload.loads)
-    target_s = time_s(workload.loads, projected.latencies)
+    recorded_s, target_s = total_s(workload.loads), total_s(projected.loads)
     if target_s > AMPLIFIED * recorded_s > 0:
         times = f"temp I/O takes {target_s / recorded_s:.0f} times as long on the target"
         text = f"{times}: an error of the recording grows as much, and threads may overlap less"

@@ -13,7 +13,7 @@ from spillcast.columns import Floats
 from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
-from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.load import mean_latency_s, operations
 from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.lab.run import ExperimentProgress, run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, SpillDirectory, fast_parent, named_places
@@ -316,9 +316,9 @@ def _point(
         storage=place.name,
         repeat=number,
         operations=operations(loads),
-        latency_s=_mean_s(loads),
-        read_latency_s=_mean_s([load for load in loads if load.op == "read"]),
-        write_latency_s=_mean_s([load for load in loads if load.op == "write"]),
+        latency_s=mean_latency_s(loads),
+        read_latency_s=mean_latency_s([load for load in loads if load.op == "read"]),
+        write_latency_s=mean_latency_s([load for load in loads if load.op == "write"]),
         cpu_s=cpu_s,
         cpu_per_operation_s=cpu_s / operations(loads),
         process_cpu_s=ran.cpu_s,
@@ -349,8 +349,3 @@ def _mean_idle_s(opened: Sequence[_Measured], storage: str) -> Iterator[float]:
     for measured in opened:
         for runs in measured.bursts.values():
             yield from (float(run.idle_s.mean()) for run in runs.get(storage, ()))
-
-
-def _mean_s(loads: Sequence[Load]) -> float:
-    """The mean latency of an operation; 0 without any."""
-    return sum(load.total_s for load in loads) / max(operations(loads), 1)

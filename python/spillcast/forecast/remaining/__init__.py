@@ -19,7 +19,7 @@ from spillcast.forecast.remaining.progress import (
     Quantity,
     QueryProgress,
 )
-from spillcast.forecast.workload.load import moved_bytes
+from spillcast.forecast.workload.load import moved_bytes, total_s
 from spillcast.forecast.workload.recorded import recorded_spread, recorded_threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
@@ -291,7 +291,7 @@ def _estimates_by_run(
     if written < HISTORY_LESS * progress.bytes["write"]:
         wrote, seen = format_bytes(written), format_bytes(progress.bytes["write"])
         return f"it wrote {wrote} in all, this one {seen} while it was recorded"
-    io_s = sum(load.total_s for load in loads)
+    io_s = total_s(loads)
     rest_s = run.elapsed_s - io_weight * io_s
     if io_s and rest_s < HISTORY_LESS_REST * progress.rest_s:
         took, seen = format_duration(max(rest_s, 0.0)), format_duration(progress.rest_s)

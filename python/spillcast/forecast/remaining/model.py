@@ -32,7 +32,7 @@ from spillcast.forecast.remaining.progress import (
     Rate,
 )
 from spillcast.forecast.result import Remaining, RemainingQuantity
-from spillcast.forecast.workload.load import Load
+from spillcast.forecast.workload.load import Load, total_s
 from spillcast.recording import OPS
 from spillcast.stats import inverse_variance
 from spillcast.units import format_duration
@@ -62,7 +62,7 @@ class RemainingWork:
 
     def total_s(self, loads: Sequence[Load]) -> float:
         """Elapsed time (s) of the entire query: the time outside temp I/O, and its ``loads``."""
-        io_s = sum(load.total_s for load in loads) / self.progress.overlap
+        io_s = total_s(loads) / self.progress.overlap
         return max(float(np.median(self.rest_s)) + io_s, self.progress.done_s)
 
     def total_bytes(self, op: str) -> float:
@@ -85,7 +85,7 @@ class RemainingWork:
                 took_s = times * load.total_s if was_seen else guessed_s
                 if count:
                     results.append(replace(load, op=op, count=count, bytes=size, total_s=took_s))
-        slower, io_s = 1.0, sum(load.total_s for load in results) / overlap
+        slower, io_s = 1.0, total_s(results) / overlap
         if self.timed and io_s > 0:
             left_s = float(np.median(self.elapsed_s)) - float(np.median(self.rest_s))
             slower = min(max(left_s / io_s, 1 / MAX_SLOWER), MAX_SLOWER)

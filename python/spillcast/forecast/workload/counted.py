@@ -18,7 +18,7 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.forecast.workload.load import Load, latencies, operations
+from spillcast.forecast.workload.load import Load, latencies, operations, total_s, with_means
 from spillcast.forecast.workload.resources import MEMORY_OPERATION_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS
@@ -59,8 +59,7 @@ def loads_on(counts: Counts, storage: Storage) -> list[Load]:
             means_s = [mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads)]
             io_s = sum(load.count * s for load, s in zip(loads, means_s, strict=True))
             think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
-    pairs = zip(loads, means_s, strict=True)
-    return [replace(load, total_s=load.count * mean_s) for load, mean_s in pairs]
+    return with_means(loads, means_s)
 
 
 class OriginWord(Protocol):
@@ -90,7 +89,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     max_processes = counts.processes if shared is None else shared.upper
     # More processes share the limits of the storage, too.
     loads = loads_on(replace(counts, processes=max_processes), storage)
-    io_s = sum(load.total_s for load in loads) / max_processes
+    io_s = total_s(loads) / max_processes
     if io_s > counts.elapsed_s:
         return _cached(counts, storage.name, io_s, max_processes)
     if shared is not None:

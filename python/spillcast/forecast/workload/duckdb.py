@@ -16,7 +16,7 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.forecast.workload.load import Load
+from spillcast.forecast.workload.load import Load, mean_latency_s, operations, with_means
 from spillcast.storage.model import Estimate
 from spillcast.tables import followed
 
@@ -148,7 +148,8 @@ class Compression:
     def on_target(self, latencies: Sequence[Estimate]) -> TargetCompression:
         """The compression on a storage with these latencies of the loads."""
         lowest_s, recorded = self._recorded
-        target = adapt(lowest_s, *self._writes([latency.mean_s for latency in latencies]))
+        target_loads = with_means(self.loads, (latency.mean_s for latency in latencies))
+        target = adapt(lowest_s, *self._writes(target_loads))
         # Blocks that compression does not make smaller are written plain on any storage.
         share = min(self.share * target.share / recorded.share, 1.0)
         of_compressed, of_plain = share / self.share, (1 - share) / (1 - self.share)
@@ -164,30 +165,23 @@ class Compression:
     def cpu_of_s(self, share: float, write_cpu_s: float) -> float:
         """CPU time of compressing a share of the blocks, and of reading them at recorded cost."""
         writes, reads = (
-            sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
+            operations([load for load in self.loads if load.op == op]) for op in ("write", "read")
         )
         return share * (writes * write_cpu_s + reads * self.read_cpu_s)
 
     @cached_property
     def _recorded(self) -> tuple[float, Adaptation]:
         """CPU time of the lowest level, and the simulated outcome on the recorded storage."""
-        writes = self._writes([load.mean_s for load in self.loads])
+        writes = self._writes(self.loads)
         lowest_s = lowest_level_s(self.write_cpu_s, *writes)
         return lowest_s, adapt(lowest_s, *writes)
 
-    def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
+    def _writes(self, loads: Sequence[Load]) -> tuple[int, float, float]:
         """Blocks per CPU, and the mean time of a compressed and of a plain write."""
-        pairs = zip(self.loads, mean_s, strict=True)
-        writes = [(load, load_s) for load, load_s in pairs if load.op == "write"]
-        small = [pair for pair in writes if pair[0].size_class_bytes < BLOCK_BYTES]
-        plain = [pair for pair in writes if pair[0].size_class_bytes >= BLOCK_BYTES]
-        blocks = sum(load.count for load, _ in writes)
-        return -(-blocks // self.cpus), _mean_write_s(small), _mean_write_s(plain)
-
-
-def _mean_write_s(writes: Sequence[tuple[Load, float]]) -> float:
-    total_s = sum(load.count * mean_s for load, mean_s in writes)
-    return total_s / max(sum(load.count for load, _ in writes), 1)
+        writes = [load for load in loads if load.op == "write"]
+        small = [load for load in writes if load.size_class_bytes < BLOCK_BYTES]
+        plain = [load for load in writes if load.size_class_bytes >= BLOCK_BYTES]
+        return -(-operations(writes) // self.cpus), mean_latency_s(small), mean_latency_s(plain)
 
 
 def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:

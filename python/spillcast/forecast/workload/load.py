@@ -1,6 +1,6 @@
 """Loads: temp I/O by op and size, and the latency of their operations on a storage."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -50,15 +50,25 @@ def operations(loads: Sequence[Load]) -> int:
     return sum(load.count for load in loads)
 
 
+def mean_latency_s(loads: Sequence[Load]) -> float:
+    """Mean latency of an operation; 0 without any."""
+    return total_s(loads) / max(operations(loads), 1)
+
+
 def moved_bytes(loads: Sequence[Load], op: str) -> int:
     """Bytes that reads or writes move."""
     return sum(load.bytes for load in loads if load.op == op)
 
 
-def time_s(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
-    """Time of all operations with these mean latencies, summed over threads."""
-    pairs = zip(loads, latencies, strict=True)
-    return sum(load.count * latency.mean_s for load, latency in pairs)
+def with_means(loads: Sequence[Load], mean_s: Iterable[float]) -> list[Load]:
+    """The same operations with these mean latencies."""
+    pairs = zip(loads, mean_s, strict=True)
+    return [replace(load, total_s=load.count * s) for load, s in pairs]
+
+
+def total_s(loads: Sequence[Load]) -> float:
+    """Time of all operations, summed over threads."""
+    return sum(load.total_s for load in loads)
 
 
 #: Least number of rehearsed operations of a size that represents all operations of it.

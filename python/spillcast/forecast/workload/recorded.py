@@ -22,7 +22,7 @@ from spillcast.forecast.workload import (
 )
 from spillcast.forecast.workload.counted import counted_trace
 from spillcast.forecast.workload.duckdb import compression
-from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.load import Load, operations, total_s
 from spillcast.forecast.workload.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
@@ -202,8 +202,7 @@ def recorded_threads(recording: Recording) -> Threads:
         trace, threads = work.trace, work.threads
     else:
         loads = recorded_loads(recording)
-        io_s = sum(load.total_s for load in loads)
-        trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
+        trace = counted_trace(loads, threads, max(recording.elapsed_s - total_s(loads), 0.0))
     missing_bytes, has_missed = None, MISSING_BYTES in recording.waits.column_names
     if work.threads and has_missed:
         missed = recording.waits[MISSING_BYTES].values

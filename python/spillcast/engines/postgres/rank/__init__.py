@@ -62,6 +62,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
 from spillcast.forecast.workload.counted import loads_on, with_origin
+from spillcast.forecast.workload.load import total_s
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import masked_text
@@ -298,7 +299,7 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
     # No time for other work.
     counts = replace(counts_of_row(row, timed=False), elapsed_s=0.0)
     return {
-        target: sum(load.total_s for load in loads_on(counts, request.storage(target, counts)))
+        target: total_s(loads_on(counts, request.storage(target, counts)))
         for target in request.targets
         if not depends_on_recording(target)
     }
