@@ -161,49 +161,54 @@ def _statement(
     plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str
 ) -> SpilledStatement:
     """A plan's counts; ``spills`` is the result of ``_spills``."""
-
-    def number(element: "Element | None", name: str) -> int | None:
-        value = None if element is None else element.get(name)
-        return None if value is None else whole(value, name)
-
-    def waited(wait: "Element") -> tuple[float, int]:
-        return (number(wait, "WaitTimeMs") or 0) / 1e3, number(wait, "WaitCount") or 0
-
-    written = read = threads = 0
-    for operator, warnings in spills:
-        spilled_threads = (number(warning, "SpilledThreadCount") or 0 for warning in warnings)
-        threads = max([threads, *spilled_threads])
-        details = [warning for warning in warnings if _tag(warning) in _DETAILS]
-        writes = sum(number(detail, "WritesToTempDb") or 0 for detail in details)
-        # An exchange reads all the pages that it wrote, but these reads are not counted.
-        counted_reads = [number(detail, "ReadsFromTempDb") for detail in details]
-        reads = writes if None in counted_reads else sum(pages or 0 for pages in counted_reads)
-        # Warnings of a sort in batch mode count the pages of one pass, these counters all passes.
-        names = ("ActualPhysicalReads", "ActualReadAheads")
-        counters = operator.iterfind(_COUNTERS)
-        all_reads = sum(number(counter, name) or 0 for counter in counters for name in names)
-        if reads and all_reads > reads:
-            writes, reads = round(writes * all_reads / reads), all_reads
-        written, read = written + writes, read + reads
+    warnings = [warning for _, of_operator in spills for warning in of_operator]
+    threads = max(_attribute(warning, "SpilledThreadCount") or 0 for warning in warnings)
+    pages = [_pages(operator, of_operator) for operator, of_operator in spills]
     times, waits = plan.find("{*}QueryTimeStats"), plan.find("{*}WaitStats")
     counters = plan.iterfind(f"{{*}}RelOp/{_COUNTERS}")
-    elapsed_ms = number(times, "ElapsedTime")
+    elapsed_ms = _attribute(times, "ElapsedTime")
     if elapsed_ms is None:
-        elapsed_ms = max((number(c, "ActualElapsedms") or 0 for c in counters), default=0)
-    cpu_ms, grant = number(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
-    parallelism = number(plan, "DegreeOfParallelism") or 1
+        elapsed_ms = max((_attribute(c, "ActualElapsedms") or 0 for c in counters), default=0)
+    cpu_ms, grant = _attribute(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
+    parallelism = _attribute(plan, "DegreeOfParallelism") or 1
     return SpilledStatement(
         text=text,
         elapsed_s=elapsed_ms / 1e3,
         cpu_s=None if cpu_ms is None else cpu_ms / 1e3,
         threads=threads or parallelism,
         parallelism=max(threads, parallelism),
-        read_pages=read,
-        written_pages=written,
-        waits=None if waits is None else {w.get("WaitType", ""): waited(w) for w in waits},
-        granted_kib=number(grant, "GrantedMemory"),
-        used_kib=number(grant, "MaxUsedMemory"),
+        read_pages=sum(read for read, _ in pages),
+        written_pages=sum(written for _, written in pages),
+        waits=None if waits is None else {w.get("WaitType", ""): _waited(w) for w in waits},
+        granted_kib=_attribute(grant, "GrantedMemory"),
+        used_kib=_attribute(grant, "MaxUsedMemory"),
     )
+
+
+def _attribute(element: "Element | None", name: str) -> int | None:
+    value = None if element is None else element.get(name)
+    return None if value is None else whole(value, name)
+
+
+def _waited(wait: "Element") -> tuple[float, int]:
+    """The time (s) and the number of waits."""
+    return (_attribute(wait, "WaitTimeMs") or 0) / 1e3, _attribute(wait, "WaitCount") or 0
+
+
+def _pages(operator: "Element", warnings: Sequence["Element"]) -> tuple[int, int]:
+    """The pages that an operator read and wrote, by its ``warnings`` about spills."""
+    details = [warning for warning in warnings if _tag(warning) in _DETAILS]
+    writes = sum(_attribute(detail, "WritesToTempDb") or 0 for detail in details)
+    # An exchange reads all the pages that it wrote, but these reads are not counted.
+    counted_reads = [_attribute(detail, "ReadsFromTempDb") for detail in details]
+    reads = writes if None in counted_reads else sum(pages or 0 for pages in counted_reads)
+    # Warnings of a sort in batch mode count the pages of one pass, these counters all passes.
+    names = ("ActualPhysicalReads", "ActualReadAheads")
+    counters = operator.iterfind(_COUNTERS)
+    all_reads = sum(_attribute(counter, name) or 0 for counter in counters for name in names)
+    if reads and all_reads > reads:
+        return all_reads, round(writes * all_reads / reads)
+    return reads, writes
 
 
 def _counts_of_plan(run: SpilledStatement, engine: ObservedEngine, selection: Selection) -> Counts:

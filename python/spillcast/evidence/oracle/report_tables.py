@@ -328,14 +328,10 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
     for at, line in enumerate(lines, first):
         is_rule = _BAR_RULE.fullmatch(line) is not None
         is_row = not is_rule and ("|" in line if in_markdown else line.lstrip().startswith("|"))
-        if is_row and table is None and heading and _TOP_ROW.match(line):
+        if table is None and is_row and heading and _TOP_ROW.match(line):
             # A page may omit the rules.
             table, in_markdown = ReportTable(_names(heading[-1:], bars), at - 1), True
-        if table is not None and table.cells and (is_rule or (in_markdown and not is_row)):
-            table.last, in_markdown = at, False
-            yield table
-            heading, table = [], None
-        elif is_rule and table is None:
+        if table is None and is_rule:
             in_markdown = re.search(r"\||^ *-+\+-", line) is not None
             bars = "" if in_markdown and not line.lstrip().startswith("|") else "|"
             if in_markdown:
@@ -344,20 +340,19 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
                 raise EvidenceDamaged("it is cut at its right edge: no bar ends its heading")
             if heading:
                 table = ReportTable(_names(heading, bars), at - len(heading))
-        elif is_row and table is None:
-            heading.append(line)
-        elif is_row and table is not None:
-            cells = _cells(line, bars)
-            head = heading[-1].rstrip()
-            if head[-1] == "|" and line.rfind("|") + 1 == len(head) < len(line.rstrip()):
-                cells.pop()  # A remark after the last bar.
+        elif table is None:
+            heading = [*heading, line] if is_row else [] if line.strip() else heading
+        elif table.cells and (is_rule or (in_markdown and not is_row)):
+            table.last, in_markdown = at, False
+            yield table
+            heading, table = [], None
+        elif is_row:
+            cells = _row_cells(line, heading[-1].rstrip(), bars)
             # A client that breaks lines breaks the rules as well.
             if len(cells) != len(table.names) and not in_markdown:
                 raise EvidenceDamaged(f"line {at + 1:,} does not have as many columns as its table")
             table.cells.append(cells)
             table.at.append(at)
-        elif table is None and line.strip():
-            heading = []
     if table is not None and in_markdown:
         table.last = first + len(lines)
         yield table
@@ -367,6 +362,13 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
 
 def _cells(line: str, bars: str) -> list[str]:
     return line.strip().removeprefix(bars).removesuffix(bars).split("|")
+
+
+def _row_cells(line: str, heading: str, bars: str) -> list[str]:
+    """The cells of a row, without a remark after the last bar of its ``heading``."""
+    cells = _cells(line, bars)
+    has_remark = heading[-1] == "|" and line.rfind("|") + 1 == len(heading) < len(line.rstrip())
+    return cells[:-1] if has_remark else cells
 
 
 def _names(heading: Sequence[str], bars: str) -> list[str]:
