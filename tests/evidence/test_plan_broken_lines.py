@@ -233,6 +233,38 @@ def test_a_size_belongs_to_its_node_though_the_figures_of_the_node_are_left_out(
         assert counts.io_bounds is not None
 
 
+FIRST_BARE = """\
+--- two windows
+{first}
+  Buffers: shared hit=88, temp read=900 written=901
+  ->  Sort
+        Sort Method: external merge  Disk: 4000kB
+        ->  Seq Scan on t (actual rows=500000.00 loops=1)
+Execution Time: 1517.685 ms
+"""
+
+
+@cases("first", ["WindowAgg", "WindowAgg  (Window: w2 AS (PARTITION BY a))", "Sort", "Limit"])
+def test_the_first_node_may_lack_its_figures(plan_of, first):
+    counts = plan_of(FIRST_BARE.format(first=first))
+    assert (counts.reads.count, counts.writes.count) == (900, 901)
+    assert counts.elapsed_s == pytest.approx(1.517685)
+
+
+@cases("first,lost", [
+    # Nodes above workers are missing; not the name of a node; the counts are of another node.
+    ("Partial HashAggregate", ""),
+    ("Sort of windows:", ""),
+    ("  WindowAgg", ""),
+    ("WindowAgg", "  Buffers: shared hit=88, temp read=900 written=901\n"),
+    ("WindowAgg", "Execution Time: 1517.685 ms\n"),
+    ("WindowAgg", " written=901"),
+])  # fmt: skip
+def test_a_line_that_is_no_first_node_is_not_taken_for_it(plan_of, first, lost):
+    with pytest.raises(InputError):
+        plan_of(FIRST_BARE.format(first=first).replace(lost, ""))
+
+
 def test_a_plan_with_lines_left_out_may_have_spilled_there(plan_of):
     in_memory = SIZED.replace("Batches: 5", "Batches: 1").replace("  Disk Usage: 1616kB", "")
     with pytest.raises(EvidenceIncomplete):

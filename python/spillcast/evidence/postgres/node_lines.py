@@ -32,6 +32,11 @@ _BARE_NODE = re.compile(
     rf"|(?P<name>{TYPE_OF_NODE}(?: (?:Only|Scan|Left|Right|Full|Semi|Anti|Join|Append))*"
     r"(?:(?: on| using) \S.*)?)(?:[ \t]*(?:\(|\.{3}|…|rows=).*)?)\s*"
 )
+#: The first node of a plan, without its figures; partial nodes are below a Gather.
+_BARE_FIRST_NODE = re.compile(
+    r"(?P<indent>[ \t]*+)(?!Partial|Parallel)"
+    rf"(?P<name>{TYPE_OF_NODE}(?: (?:Left|Right|Full|Semi|Anti|Join))*)(?:[ \t]*\(.*)?\s*"
+)
 _NAME_BELOW_ARROW = re.compile(r"\s*->[^(]*")
 #: An expression that an author put between a node's name and its figures.
 _CONDITION = re.compile(
@@ -127,12 +132,12 @@ def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     return len(match["indent"]), match["arrow"] is not None, node
 
 
-def bare_node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
-    """``node_of`` for a line in a plan whose figures an author left out."""
-    bare = _BARE_NODE.fullmatch(line)
+def bare_node_of(line: str, *, is_first: bool = False) -> tuple[int, bool, dict[str, Any]] | None:
+    """``node_of`` for a line whose figures an author left out, in a plan or the first of it."""
+    bare = (_BARE_FIRST_NODE if is_first else _BARE_NODE).fullmatch(line)
     if bare is None or OF_NODE.search(line) or FIGURES.search(line):
         return None
-    return len(bare["indent"]), True, _kind(bare["name"])
+    return len(bare["indent"]), not is_first, _kind(bare["name"])
 
 
 def _kind(name: str) -> dict[str, Any]:

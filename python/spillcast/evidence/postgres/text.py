@@ -6,7 +6,7 @@ plans. docs/reports.md lists the kinds of lines.
 
 import re
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from spillcast.evidence.postgres import TEMP_BLOCKS
@@ -145,15 +145,20 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     lines = [_DOTS.sub("", line) if "..." in line or "…" in line else line for line in lines]
     lines = [_GROUPED.sub(lambda match: match[0].replace(" ", ""), line) for line in lines]
     lines = ["".join(m.groups()) if (m := _IN_BRACKETS.fullmatch(line)) else line for line in lines]
-    for line in _logical(_without_single_blanks(_with_points(_without_capitals(lines)))):
-        line = _IN_NUMBER.sub("", _WIDE.sub(" ", line))
+    logical = _logical(_without_single_blanks(_with_points(_without_capitals(lines))))
+    plain = (_IN_NUMBER.sub("", _WIDE.sub(" ", line)) for line in logical)
+    for line, below in pairwise(chain(plain, [""])):
         node = node_of(line)
-        if node is None and plans and not plans[-1].ended:
-            node = bare_node_of(line)
-            if node is not None or _LINES_LEFT_OUT.match(line):
-                plans[-1].plan["Abridged"] = True
-        if node is not None and (not plans or plans[-1].ended or not node[1]):
+        is_open = bool(plans) and not plans[-1].ended
+        is_abridged = is_open and _LINES_LEFT_OUT.match(line) is not None
+        if node is None:
+            bare = bare_node_of(line, is_first=not is_open)
+            node = bare if is_open or _has_detail(line, below) else None
+            is_abridged |= node is not None
+        if node is not None and (not is_open or not node[1]):
             plans.append(_Plan(excerpt=node[1], words=words))
+        if is_abridged:
+            plans[-1].plan["Abridged"] = True
         if node is not None:
             plans[-1].add(node[0], node[2])
             plans[-1].learn(line.strip(" ->"))
@@ -404,6 +409,12 @@ def _names_node(line: str, below: str) -> bool:
     if OF_NODE.search(line) and not line.lstrip().startswith("("):
         return True
     return OF_NODE.match(below.lstrip()) is not None and _NAME_ALONE.fullmatch(line) is not None
+
+
+def _has_detail(line: str, below: str) -> bool:
+    """Whether the line below is a detail of a node, which is further right."""
+    is_inside = len(below) - len(below.lstrip()) > len(line) - len(line.lstrip())
+    return is_inside and "->" not in below and _is_read(below)
 
 
 def _is_read(line: str) -> bool:
