@@ -88,6 +88,14 @@ def explained_alike(server, query, before):
 
 
 @cases("name", QUERIES)
+def test_whole_lines_read_as_lines_that_may_be_broken_do(server, name):
+    query, before = QUERIES[name]
+    lines = explain(server, query, before=before)
+    # No line of a plan is blank.
+    assert documents_of_text([*lines, ""]) == documents_of_text(lines)
+
+
+@cases("name", QUERIES)
 def test_text_and_json_agree(server, name):
     as_json, as_text = explained_alike(server, *QUERIES[name])
     keys = KEYS if name.startswith("parallel") else KEYS + ALONE

@@ -4,6 +4,7 @@ import gc
 import json
 import sys
 import time
+import tracemalloc
 from math import inf
 
 import pytest
@@ -78,6 +79,18 @@ def ended_log(count):
     line = "2026-11-25 10:00:00.000 UTC [7] LOG:  "
     files = (f'temporary file: path "b/pgsql_tmp7.{at}", size 81920' for at in range(count))
     return "".join(f"{line}{message}\n" for message in (*files, "duration: 0.005 ms"))
+
+
+def quiet_log(count):
+    """Plans of one statement that do not spill, each with seven nodes."""
+    node = "Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.000..2.000 rows=9 loops=1)"
+    plan = f"\t{node}\n\t  Buffers: shared hit=9\n"
+    for depth in range(1, 7):
+        indent = "\t" + " " * 6 * depth
+        plan += f"{indent[:-4]}->  {node}\n{indent}  Buffers: shared hit=9\n"
+    begin = "2026-11-25 10:00:00.000 UTC [7] LOG:  duration:"
+    plan = f".000 ms  plan:\n\tQuery Text: select 1\n{plan}"
+    return "".join(f"{begin} {at + 3}{plan}" for at in range(count))
 
 
 def program(count):
@@ -275,3 +288,15 @@ def test_ten_times_the_input_takes_at_most_thirty_times_the_time(kind, tmp_path)
         if turn + 1 >= RUNS_MIN and more_s - any_s < TIME_BOUND * (less_s - any_s):
             return
     pytest.fail(f"{less_s - any_s:.4f} s, and of ten times the input {more_s - any_s:.4f} s")
+
+
+def test_plans_that_do_not_spill_take_little_memory(tmp_path):
+    (path := tmp_path / "a.log").write_text(quiet_log(1000))
+    read_logs(path)
+    tracemalloc.start()
+    logs = read_logs(path)
+    kept_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # A node of a plan takes more than 500 bytes.
+    assert len(logs.plans) == 1000
+    assert kept_bytes < 1000 * 700

@@ -11,7 +11,7 @@ from typing import Any
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
-from spillcast.evidence.postgres.node_lines import FIGURES
+from spillcast.evidence.postgres.node_lines import FIGURES, OF_NODE
 from spillcast.evidence.postgres.nodes import (
     GATHERS,
     SIZES_NOTE,
@@ -128,13 +128,13 @@ def documents_of(text: str) -> list[dict[str, Any]]:
         documents = [_of_xml(match[0]) for match in _XML.finditer(text)]
         if text.count("<explain") > len(documents):
             cut = EvidenceDamaged("cut or damaged: a plan in XML without its end")
-    if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
+    if not documents and "Node Type:" in text and (match := _YAML.search(text)):
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
         documents = _plans_of(_block(lines, 0)[0])
     lines = text.split("\n")
     if not documents:
         documents = documents_of_text(lines)
-    elif any(map(begins_plan, lines)):
+    elif OF_NODE.search(text) and any(map(begins_plan, lines)):
         # Text beside a plan may quote single nodes, without details.
         plans = documents_of_text(lines)
         documents += [p for p in plans if "Execution Time" in p or "Temp Read Blocks" in p["Plan"]]
@@ -370,7 +370,8 @@ def _kind_of_value(name: str) -> tuple[Any, str]:
 
 def check_sums(top: Node) -> None:
     """InputError if descendants spilled more than the top node, which includes them, reports."""
-    total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
+    nodes = list(top.walk())
+    total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in nodes)
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
     check_all([FigureCheck("children-of-parent", max_blocks, parts, total, plan)])
@@ -378,13 +379,13 @@ def check_sums(top: Node) -> None:
     # only a truncated number, which has at most a tenth of its value, is less than an eighth.
     size_kib, kind = max(
         (max(sum(sorts_kib(node.values)), sum(sizes_kib(node.values)) / 8), node.kind)
-        for node in top.walk()
+        for node in nodes
     )
     written = top.all_temp.written
-    is_of_other = any(node.kind == "Named Tuplestore Scan" for node in top.walk())
+    is_of_other = any(node.kind == "Named Tuplestore Scan" for node in nodes)
     if total and not written and not is_of_other:
         raise EvidenceIncomplete(f"its plan reads {total:,} temp blocks that it did not write")
-    on_disk = (node.kind for node in top.walk() if not total and _is_on_disk(node.values))
+    on_disk = (node.kind for node in nodes if not total and _is_on_disk(node.values))
     if written * BLOCK_BYTES < 1024 * size_kib or (kind := next(on_disk, "")):
         problem = f"is on disk, and the plan counts {written:,} temp blocks that were written"
         raise EvidenceIncomplete(f"its {kind} {problem}")

@@ -204,6 +204,11 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
     texts = _without_json(lines)
     more = (text for text, _ in texts if isinstance(text, str))
     for line, at in texts:
+        is_full = entry is None or len(entry.lines) + len(below) > LINES_MAX
+        if isinstance(line, str) and line.startswith("\t") and _QUOTED.match(line) is None:
+            if entry is not None and not is_full:
+                entry.lines.append(line[1:])
+            continue
         if isinstance(line, LogEntry):
             new: LogEntry | None = line
         else:
@@ -281,9 +286,8 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | LogEntry, str | 
     """Messages in JSON, and lines of text, each with the time of its record."""
     for line in lines:
         messages: list[tuple[str | LogEntry, str | None]] = []
-        end = line.rstrip("] \t")
-        ends = ("}", '"') if line[:1] == "[" else "}"
-        if end.endswith(ends) and not line.startswith("\t"):
+        end = "" if line.startswith("\t") else line.rstrip("] \t")
+        if end.endswith(("}", '"') if line[:1] == "[" else "}"):
             # JSON may follow a prefix; Fluent Bit prints ``=>`` in place of colons.
             for text in (line, end[end.find('{"') :].replace('"=>', '":')):
                 with suppress(RecursionError):

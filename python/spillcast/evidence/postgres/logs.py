@@ -3,6 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,11 @@ _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
 _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
 )
+#: Values of the first node of a plan that does not spill that answers show.
+_OF_FIRST = (
+    *("Node Type", "Actual Loops", *TEMP_BLOCKS, "Local Read Blocks", "Local Written Blocks"),
+    *("Local I/O Read Time", "Local I/O Write Time"),
+)
 HINT = (
     "set log_temp_files = 0, and auto_explain with log_analyze and log_buffers for plans, then "
     "give the server's log folder"
@@ -93,8 +99,10 @@ class Logs:
     last_sizes: list[int] = field(default_factory=list)
     #: Whether journald or rsyslog left out messages.
     dropped: bool = False
-    #: Temp files and plans, each with its time.
-    seen: set[tuple[str, str, str]] = field(default_factory=set)
+    #: Hash values of temp files and plans, each with its time.
+    seen: set[int] = field(default_factory=set)
+    #: Parts that plans without temp I/O have in common.
+    shared: dict[Any, Any] = field(default_factory=dict)
 
     @property
     def notes(self) -> list[str]:
@@ -137,11 +145,13 @@ class Logs:
                 except InputError as error:
                     self.damaged.append(error)
                     continue
-                key = session, (entry.at or "")[:19].replace("T", " "), entry.message
+                at = (entry.at or "")[:19].replace("T", " ")
+                key = hash((session, at, entry.message))
                 if plan is not None and not (entry.at and key in self.seen):
                     self.seen.add(key)
                     context = {"Context": entry.context} if entry.context else {}
-                    plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
+                    plan = {"Query Text": entry.query or "", **plan, **context}
+                    plans.append((session, self._kept(plan)))
         self.files += 1
         # Rotated logs may have been joined with the newest first.
         self.times += [*times, first, last]
@@ -150,11 +160,26 @@ class Logs:
         alone = _without_inner(plans)
         self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
 
+    def _kept(self, plan: dict[str, Any]) -> dict[str, Any]:
+        """The plan; of one that surely has no temp I/O, only what answers show of it.
+
+        Logs have many such plans: parts that are equal take memory once.
+        """
+        first, ms = plan["Plan"], plan["Execution Time"]
+        if first.get("Actual Total Time", 0.0) > ms or not _counts_no_temp(first):
+            return plan
+        first = {name: first[name] for name in _OF_FIRST if name in first}
+        query = self.shared.setdefault(plan["Query Text"], plan["Query Text"])
+        first = self.shared.setdefault(tuple(first.items()), first)
+        left = {name: value for name, value in plan.items() if name != "Settings"}
+        return {**left, "Query Text": query, "Plan": first}
+
     def _checked(self, blocks: Iterable[str]) -> Iterator[str]:
         """The blocks; notes dropped messages, and a size at the end of the last block."""
         block = ""
         for block in blocks:
-            self.dropped |= _DROPPED.search(block) is not None
+            is_limited = "Suppressed " in block or " rate-limiting" in block
+            self.dropped |= is_limited and _DROPPED.search(block) is not None
             yield block
         if last := _LAST_SIZE.search(block[-_LINE_LENGTH:]):
             self.last_sizes.append(int(last[1]))
@@ -219,6 +244,16 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
         if not any(ran_s <= call_s <= 2 * ran_s + 1 for call_s in calls_s):
             words = "a log of PostgreSQL, and a plan of a run that is not in it"
             raise EvidenceMixed(words, "give each in a file of its own")
+
+
+def _counts_no_temp(first: Mapping[str, Any]) -> bool:
+    """Whether a plan, by its first node, counts temp blocks and has none, also in other nodes."""
+    if any(first.get(name) != 0 for name in TEMP_BLOCKS) or "Actual Loops" not in first:
+        return False
+    with suppress(InputError), reading():
+        check_sums(nodes_of(first))
+        return True
+    return False
 
 
 def _check_counted(plans: Sequence[Mapping[str, Any]]) -> None:

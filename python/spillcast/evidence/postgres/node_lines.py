@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 _ACTUAL = (
@@ -11,7 +12,7 @@ _ACTUAL = (
 _COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+)(?: width=(?P<width>\d+))?"
 _NODE = re.compile(
     r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
-    r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
+    r"(?P<name>[^\s(](?>\s*+(?>[^\s(]++|\((?!cost=|actual|never)))*+)\s*+"
     rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
     # An author's remark, or a mark of omitted lines.
     r"(?P<remark>(?:[←⟵⬅⇐👈★⚠❌✗…#!]|<[-=]|--|//|/\*|\.{3}).*)?"
@@ -44,7 +45,7 @@ _CONDITION = re.compile(
 )
 #: The type of a node; the object that it reads may follow.
 _TYPE = re.compile(
-    r"[A-Z*](?>[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
+    r"[A-Z*](?>[\w /*,.$-]++|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
 WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: Figures of a spill: a line with such figures must be understood, not skipped.
@@ -79,7 +80,7 @@ _COUNTED = re.compile(
 )
 #: A node's number with separators; a comma may also be the decimal point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
-_SEPARATOR = re.compile(r"(?<=\d)[,'](?=\d{3}(?:\D|$))")
+_SEPARATOR = re.compile(r"[,'](?<=\d[,'])(?=\d{3}(?:\D|$))")
 
 
 def is_open(line: str) -> bool:
@@ -94,18 +95,20 @@ def without_condition(line: str) -> str:
     """The line of a node without an expression between its name and its figures."""
     if (figures := OF_NODE.search(line)) is None:
         return line
-    condition = _CONDITION.search(line, 0, figures.start())
-    if condition is None or "->" in line[condition.start() : figures.start()]:
+    end = figures.start()
+    condition = _CONDITION.search(line, 0, end) if ": " in line[:end] else None
+    if condition is None or "->" in line[condition.start() : end]:
         return line
-    return f"{line[: condition.start()]} {line[figures.start() :]}"
+    return f"{line[: condition.start()]} {line[end:]}"
 
 
 def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     """The column where a node's name begins, whether it has an arrow, and the node."""
-    if (bare := _BARE_NODE.fullmatch(line)) and bare["citus"]:
-        return len(bare["indent"]), True, {"Node Type": bare["citus"]}
     if (figures := OF_NODE.search(line)) is None:
-        return None
+        bare = _BARE_NODE.fullmatch(line)
+        if bare is None or not bare["citus"]:
+            return None
+        return len(bare["indent"]), True, {"Node Type": bare["citus"]}
     if line.rstrip().endswith(("...", "…")) and is_open(line):
         # A tool that truncates lines removed the end of the figures.
         line = line[: line.rindex("(")]
@@ -140,23 +143,33 @@ def bare_node_of(line: str, *, is_first: bool = False) -> tuple[int, bool, dict[
     return len(bare["indent"]), not is_first, _kind(bare["name"])
 
 
+_NAMED_SCAN = re.compile(r"(CTE|WorkTable) Scan on (\S+)")
+_JOIN = re.compile(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)")
+
+
 def _kind(name: str) -> dict[str, Any]:
     """The node type by its name in FORMAT JSON, and what the text puts before it."""
     name = name.rstrip(" \t")
     node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
     name = name.removeprefix("Parallel ").removeprefix("Async ")
-    if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
+    if scanned := _NAMED_SCAN.match(name):
         return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
     name = name.split(" on ")[0].split(" using ")[0]
-    if join := re.match(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)", name):
+    if join := _JOIN.match(name):
         return node | {"Node Type": join[2] or f"{join[1]} Join"}
     kind = next((kind for kind in ("Aggregate", "SetOp") if kind in name), name)
     return node | {"Node Type": kind}
 
 
+@lru_cache
+def _name_of_blocks(kind: str, name: str) -> str:
+    """The name of a count of blocks in FORMAT JSON, one text in the memory of all plans."""
+    return f"{kind.title()} {name.title()} Blocks"
+
+
 def _buffers(match: re.Match[str]) -> dict[str, Any]:
     blocks = {
-        f"{temp['kind'].title()} {name.title()} Blocks": value.rstrip(".,")
+        _name_of_blocks(temp["kind"], name): value.rstrip(".,")
         for temp in _TEMP.finditer(match[0])
         for name, value in _PAIR.findall(temp["pairs"])
     }
@@ -215,43 +228,51 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
     return values
 
 
-#: The reader of each detail of a node, by the start of its line.
-_DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
-    (re.compile(r"Buffers: .*"), _buffers),
-    (re.compile(r"I/O Timings: .*"), _timings),
-    (
+def _sort(match: re.Match[str]) -> dict[str, Any]:
+    return {
+        "Sort Method": match["method"],
+        "Sort Space Used": int(match["kb"]),
+        "Sort Space Type": match["kind"],
+    }
+
+
+_OF_BATCHES = re.compile(r"[A-Z][A-Za-z ]{,30}: \d.*"), _batches
+_OF_GROUPS = (
+    re.compile(r"([A-Z][a-z-]{,12} Groups): (\d+\s.*Sort Methods?:.*)"),
+    lambda m: {m[1]: m[2]},
+)
+_NUMBER = re.compile(r"([A-Z][A-Za-z ]{,30}): (\d+)"), lambda m: {m[1]: int(m[2])}
+_NUMBERS = (
+    *("Workers Planned", "Workers Launched", "Rows Removed by Filter", "Subplans Removed"),
+    "Task Count",
+    *(f"{kind} {op} Blocks" for kind in ("Shared", "Local", "Temp")
+      for op in ("Hit", "Read", "Dirtied", "Written")),
+)  # fmt: skip
+#: The pattern and the reader of each detail of a node, by the label of its line.
+_DETAILS: dict[str, tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]]] = {
+    "Buffers": (re.compile(r"Buffers: .*"), _buffers),
+    "I/O Timings": (re.compile(r"I/O Timings: .*"), _timings),
+    "Sort Method": (
         re.compile(
             r"Sort Method: {1,2}(?P<method>\S(?:.{,80}?\S)??)\s++"
             r"(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
             # A remark that the size is only that of one process.
             r"(?!\W{,3}[\u00d7x*] ?\d|.*\bper (?:worker|process)\b)"
         ),
-        lambda m: {
-            "Sort Method": m["method"],
-            "Sort Space Used": int(m["kb"]),
-            "Sort Space Type": m["kind"],
-        },
+        _sort,
     ),
-    (
+    "Storage": (
         re.compile(r"Storage: (\w+)\s+Maximum Storage: (\d+)kB"),
         lambda m: {"Storage": m[1], "Maximum Storage": int(m[2])},
     ),
-    (
-        re.compile(
-            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Subplans Removed|Task Count"
-            r"|(?:Temp|Shared|Local) \w+ Blocks): (\d+)"
-        ),
-        lambda m: {m[1]: int(m[2])},
-    ),
-    (re.compile(rf"{_ACTUAL}\s*"), _ran),
-    (
-        re.compile(r"((?:Full-sort|Pre-sorted) Groups): (\d+\s.*Sort Methods?:.*)"),
-        lambda m: {m[1]: m[2]},
-    ),
-    (re.compile(r"(?:Planned Partitions|Buckets|Batches|Disk Usage): \d.*"), _batches),
-    (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
-    (re.compile(r"Output: .*"), lambda m: {"Output": m[0]}),
-)
+    "Single Copy": (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
+    "Output": (re.compile(r"Output: .*"), lambda m: {"Output": m[0]}),
+    **dict.fromkeys(("Planned Partitions", "Buckets", "Batches", "Disk Usage"), _OF_BATCHES),
+    **dict.fromkeys(("Full-sort Groups", "Pre-sorted Groups"), _OF_GROUPS),
+    **dict.fromkeys(_NUMBERS, _NUMBER),
+}
+#: The figures of a worker, which have no label.
+_OF_WORKER = re.compile(rf"{_ACTUAL}\s*"), _ran
 #: Lines with expressions and names, which may contain anything, even text that looks like figures.
 SKIPPED = re.compile(
     r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
@@ -266,9 +287,9 @@ def detail_of(text: str) -> dict[str, Any] | None:
     """
     if _COUNTED.match(text):
         text = _SEPARATOR.sub("", text)
-    for pattern, read in _DETAILS:
-        if match := pattern.match(text):
-            if FIGURES.search(text, match.end()):
-                raise not_understood(text)
-            return read(match)
-    return None
+    pattern, read = _DETAILS.get(text.partition(":")[0], _OF_WORKER)
+    if (match := pattern.match(text)) is None:
+        return None
+    if FIGURES.search(text, match.end()):
+        raise not_understood(text)
+    return read(match)

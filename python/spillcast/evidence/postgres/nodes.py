@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillcast.errors import TimesContradictory
 from spillcast.evidence.counts import (
@@ -57,8 +57,7 @@ GATHERS = frozenset(("Gather", "Gather Merge"))
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
 
-@dataclass(frozen=True)
-class TempIO:
+class TempIO(NamedTuple):
     """Temp blocks of 8 KiB and their time, summed over all processes; 0 s if not timed."""
 
     read: int
@@ -78,7 +77,7 @@ class TempIO:
 
     def less(self, others: "Sequence[TempIO]") -> "TempIO":
         """The remainder without ``others``; never below 0."""
-        sums = zip(astuple(self), *map(astuple, others), strict=True)
+        sums = zip(self, *others, strict=True)
         return TempIO(*(max(0, total - sum(parts)) for total, *parts in sums))
 
 

@@ -72,7 +72,7 @@ _WORD = re.compile(r"\b(?![\da-f]++\b)[A-Za-z]\w*+")
 _FILES_RATIO_MAX = 2
 
 
-@dataclass
+@dataclass(slots=True)
 class TempFile:
     """A removed temp file: its statement and size, and the elapsed time of its call.
 
@@ -98,7 +98,7 @@ class ExceededLimit:
     calls: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Removal:
     """A message about a file: its position, its time and the number in the file's name.
 
@@ -114,7 +114,7 @@ class _Removal:
     worker: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Call:
     """A call that ended, with the time of its message if the log has times."""
 
@@ -142,10 +142,11 @@ class _Session:
 class LoggedTempFiles:
     """Collects the temp files of a log, and the calls that exceeded a limit of temp files.
 
-    ``seen`` has those of earlier logs of the server, and their times: no file is removed twice.
+    ``seen`` has hash values of those of earlier logs of the server, with their times: no file is
+    removed twice.
     """
 
-    def __init__(self, seen: set[tuple[str, str, str]]) -> None:
+    def __init__(self, seen: set[int]) -> None:
         self.files: list[TempFile] = []
         self._seen = seen
         #: The last process that wrote a file, by statement.
@@ -252,9 +253,9 @@ class LoggedTempFiles:
         # A log that was joined from several logs may contain a message twice.
         clock = entry.before if _CLOCK.search(entry.before) else ""
         clock = entry.at[:19].replace("T", " ") if entry.at else clock
-        key = match["path"], match["size"], clock
+        key = hash((match["path"], match["size"], clock))
         if name is None or not clock:
-            key = ("", "", str(len(self._seen)))
+            key = hash(len(self._seen))
         elif key in self._seen:
             return writer
         self._seen.add(key)
