@@ -137,7 +137,7 @@ def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
 
 def bare_node_of(line: str, *, is_first: bool = False) -> tuple[int, bool, dict[str, Any]] | None:
     """``node_of`` for a line whose figures an author left out, in a plan or the first of it."""
-    bare = (_BARE_FIRST_NODE if is_first else _BARE_NODE).fullmatch(line)
+    bare = _BARE_FIRST_NODE.fullmatch(line) if is_first else _BARE_NODE.fullmatch(line)
     if bare is None or OF_NODE.search(line) or FIGURES.search(line):
         return None
     return len(bare["indent"]), not is_first, _kind(bare["name"])
