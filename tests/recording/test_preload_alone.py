@@ -8,7 +8,15 @@ import sys
 import time
 from pathlib import Path
 
-from harness import completed, spillcast_command, until
+import spillcast
+from harness import (
+    account_of,
+    check_rows,
+    completed,
+    spill_in,
+    spillcast_command,
+    until,
+)
 
 #: Reads a block as often as each number on stdin says.
 READS = """
@@ -93,3 +101,13 @@ def test_writes_inside_the_c_library_are_named(tmp_path):
     done = completed("record", *options, "--", *command)
     assert "fwrite" in done.stdout
     assert "--capture perf" in done.stdout
+
+
+def test_the_library_may_be_in_a_folder_of_any_name(places):
+    (folder := places.root / "it's a disk").symlink_to(Path(spillcast.__file__).parents[1])
+    paths = f"{folder}:{os.environ.get('PYTHONPATH', '')}"
+    output = places.root / "run.spill"
+    command = ["record", "--capture", "preload", "-o", output, "--", *spill_in(places)]
+    result = completed(*command, env=places.env | {"PYTHONPATH": paths})
+    check_rows(output, account_of(result.stdout), base=places.base)
+    assert "ld.so" not in result.stderr

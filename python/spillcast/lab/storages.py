@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean
 
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient, SpillcastError
 from spillcast.recording.capture import PRELOAD
-from spillcast.recording.observed import PRELOAD_LIBRARY
+from spillcast.recording.observed import preload_path
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Behaviour, LatencyResampler, behaviour_of, fixed_behaviour
 from spillcast.storage.target import can_probe, parse_assumed, resolve_storage
@@ -126,7 +126,7 @@ def emulated(storage: Emulated | Behaviour, workdir: Path, below: Path) -> Itera
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
-            environment = {"LD_PRELOAD": str(PRELOAD_LIBRARY), "SPILLCAST_DELAY": delay}
+            environment = {"LD_PRELOAD": preload_path(), "SPILLCAST_DELAY": delay}
             yield SpillDirectory(storage.name, backing, environment, PRELOAD, fast=False)
         else:
             yield SpillDirectory(storage.name, mountpoint, {}, "fuse", fast=False)

@@ -6,6 +6,7 @@ import select
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -301,8 +302,25 @@ def preload_value() -> str | None:
     """The value of LD_PRELOAD with our library before the user's; None if ours is missing."""
     if not PRELOAD_LIBRARY.exists():
         return None
-    preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
+    preload = [preload_path(), os.environ.get("LD_PRELOAD", "")]
     return ":".join(path for path in preload if path)
+
+
+def preload_path() -> str:
+    """The path of our library for LD_PRELOAD, which is valid until this process ends.
+
+    Blanks and colons separate its entries, and a dollar sign begins a variable.
+    """
+    path = str(PRELOAD_LIBRARY)
+    if re.fullmatch(r"[\w./@%+,=~-]+", path, re.ASCII):
+        return path
+    return _opened_library(os.getpid())
+
+
+@cache
+def _opened_library(pid: int) -> str:
+    """Our library as an open file of this process; a fork opens it again."""
+    return f"/proc/{pid}/fd/{os.open(PRELOAD_LIBRARY, os.O_RDONLY)}"
 
 
 def command_of(pid: int) -> list[str] | None:
