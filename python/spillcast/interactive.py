@@ -63,9 +63,17 @@ class Run:
     def __enter__(self) -> Self:
         """Start the recording. InputError with a remedy if no source can observe the process."""
         force = "force" if self._force else ""
-        observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output), force]
+        observer = [
+            sys.executable,
+            "-P",
+            "-c",
+            _OBSERVER,
+            str(os.getpid()),
+            str(self.output),
+            force,
+        ]
         self._observer = subprocess.Popen(
-            [sys.executable, "-c", _STARTER, *observer, *self._temp],
+            [sys.executable, "-P", "-c", _STARTER, *observer, *self._temp],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

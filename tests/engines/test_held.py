@@ -133,3 +133,12 @@ def test_a_killed_process_gives_an_error(tmp_path, number, name):
         os.kill(held.pid, number)
         with pytest.raises(ExperimentFailed, match=name):
             held.result()
+
+
+def test_its_process_imports_no_module_of_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "json.py").write_text("raise SystemExit('a file of the user')")
+    monkeypatch.chdir(tmp_path)
+    lab = DuckDbLab.on(tmp_path, None)
+    with lab.hold(LabQuery("test", "select 1", 0, "100MB"), tmp_path, {}) as held:
+        held.start()
+        assert json.loads(held.result().rows) == [[1]]

@@ -237,7 +237,7 @@ def run_job(
             "spark.eventLog.dir": logs.resolve().as_uri(),
         },
     }
-    command = [sys.executable, "-m", "spillcast_lab.spark.jobs", json.dumps(settings)]
+    command = [sys.executable, "-P", "-m", "spillcast_lab.spark.jobs", json.dumps(settings)]
     limit_bytes = memory_bytes or meminfo_bytes()["MemTotal"]
     with memory_group(limit_bytes) as group, watched(group, WATCH_S) as sizes_bytes:
         status, recording = _recorded(command, group, folder / "run.spill", on_tick)

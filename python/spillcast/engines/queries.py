@@ -55,7 +55,7 @@ class QueryProcess(AbstractContextManager["QueryProcess"]):
         self._engine, self._timeout_s = engine, timeout_s
         name = f"{session.__module__}:{session.__name__}"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, name, json.dumps(query, default=str)],
+            [sys.executable, "-P", "-m", __name__, name, json.dumps(query, default=str)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=dict(os.environ) | dict(environment or {}),

@@ -234,7 +234,7 @@ def _in_a_process(
     """The result of ``run_bounded_replay`` in a separate process; raises its exception."""
     # Ctrl-C reaches only this process, which ends the other process.
     process = subprocess.Popen(
-        [sys.executable, "-c", _RUN],
+        [sys.executable, "-P", "-c", _RUN],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         start_new_session=True,
