@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 from cases import nightly
 from harness import until
 from postgres_rig import of_debian, private_server
+from spillcast.engines.postgres.lab import PostgresLab
 from spillcast.engines.postgres.server import embedded, make_cluster, serve
-from spillcast.errors import ExperimentFailed, ProgramMissing
+from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *nightly(*of_debian())]
@@ -48,6 +50,35 @@ def test_the_locale_of_the_terminal_does_not_matter(monkeypatch, locale):
     with workspace() as room, serve(make_cluster(room)) as server, server.connect() as connection:
         answer = connection.execute("select current_setting('lc_messages'), 'a' > 'B'")
         assert answer.fetchone() == ("C", True)
+
+
+def test_its_directory_may_have_any_name():
+    with workspace() as place:
+        (room := place / "it's a \\disk").mkdir(0o711)
+        with serve(make_cluster(room)) as server, server.connect() as connection:
+            assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_directory_that_the_server_refuses_is_an_error():
+    with workspace() as place:
+        (quoted := place / "it's a disk").mkdir()
+        lab = PostgresLab(place)
+        with pytest.raises(ExperimentFailed), lab.hold(lab.demo, quoted, {}):
+            pass
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes a user without a name")
+def test_a_user_without_a_name_is_refused():
+    child = os.fork()
+    if child == 0:
+        os.setuid(43_210)
+        try:
+            make_cluster(Path(tempfile.gettempdir()))
+        except PermissionDenied:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def refused_to(user_id, dsn):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines import Calibrates, Explains, LabQuery
-from spillcast.engines.postgres import WORKER_TITLE, Connection, children, literal, row
+from spillcast.engines.postgres import WORKER_TITLE, Connection, children, literal, refused, row
 from spillcast.engines.postgres.server import (
     Installation,
     PrivateServer,
@@ -22,6 +22,7 @@ from spillcast.engines.postgres.server import (
     serve,
 )
 from spillcast.engines.queries import QueryProcess, QuerySession, RunResult, Scheduled, task_times
+from spillcast.errors import ExperimentFailed
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 
@@ -268,7 +269,9 @@ def _tablespace(server: PrivateServer, connection: Connection, directory: Path) 
     (count,) = row(connection, "select count(*) from pg_tablespace")
     # PostgreSQL's grammar accepts no parameter as the directory.
     make = f"create tablespace spill{count} location {literal(str(location))}"
-    connection.execute(make.encode())
+    hint = "name another directory with --work, or with TMPDIR"
+    with refused(ExperimentFailed, f"{location} cannot hold temp files", hint):
+        connection.execute(make.encode())
     return f"spill{count}"
 
 

@@ -27,6 +27,7 @@ SUPERUSER = "postgres"
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
 STATEMENT_TIMEOUT_S = 10
+_NAMED = "run it as a user of /etc/passwd"
 #: The server has no other clients, and its data need not survive a crash.
 SETTINGS = {
     "listen_addresses": "",
@@ -182,6 +183,8 @@ def serve(
 
     ``environment`` is added to that of its processes. ExperimentFailed if it does not start.
     """
+    from psycopg.conninfo import make_conninfo
+
     home = cluster.home
     data, log = home / "data", home / "log"
     # No argument names the workdir: a `pkill -9 -f` of its name would leave shared memory behind.
@@ -190,7 +193,7 @@ def serve(
     for name, value in all_settings.items():
         command += ["-c", f"{name}={value}"]
     variables, descriptors = _for_server(environment or {}, home)
-    dsn = f"host={home} user={SUPERUSER} dbname=postgres"
+    dsn = make_conninfo(host=str(home), user=SUPERUSER, dbname="postgres")
     with running_server(
         command,
         lambda: _is_ready(data / "postmaster.pid"),
@@ -233,8 +236,10 @@ def _is_ready(pid_file: Path) -> bool:
 
 def _user() -> str:
     """The user that runs the server: ours, or another user if we are root."""
-    if os.geteuid() != 0:
-        return pwd.getpwuid(os.geteuid()).pw_name
+    if (user := os.geteuid()) != 0:
+        with suppress(KeyError):
+            return pwd.getpwuid(user).pw_name
+        raise PermissionDenied(f"PostgreSQL does not run as user {user}, who has no name", _NAMED)
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name).pw_name
