@@ -327,3 +327,8 @@ def test_a_file_that_is_no_storage_is_named_as_what_it_is(tmp_path, text):
     (path := tmp_path / "file.txt").write_text(text)
     with pytest.raises(EvidenceUnknown if text in RUNS else EvidenceUnsuited):
         resolve_storage(str(path))
+
+
+def test_the_home_of_an_unknown_user_is_no_storage():
+    with pytest.raises(InputError):
+        resolve_storage("~no-such-user/disk", "--to", "")

@@ -1,5 +1,6 @@
 """Resolves a TARGET of the command line to a storage."""
 
+import os
 import re
 from dataclasses import replace
 from math import inf
@@ -281,8 +282,8 @@ def _names(text: str) -> list[str]:
     """Similar names and paths, the most similar first."""
     if text.strip().lower() in _MEMORY or near_names(text.strip(), ["tmpfs"]):
         return ["tmpfs"]
-    home = Path(text).expanduser() if text.startswith("~") else None
-    path = home if home is not None and home.exists() else near_path(Path(text))
+    home = os.path.expanduser(text)
+    path = Path(home) if home != text and os.path.exists(home) else near_path(Path(text))
     names = [] if path is None else [str(path)]
     if "/" not in text and not Path(text).suffix:
         from spillcast.storage.catalogue import nearest

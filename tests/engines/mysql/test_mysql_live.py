@@ -162,6 +162,12 @@ def test_an_invalid_dsn_is_refused(dsn):
         parts_of(dsn)
 
 
+def test_a_user_without_a_home_has_no_defaults_file(monkeypatch):
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    assert "read_default_file" not in parts_of("mysql://db01")
+
+
 def test_a_dsn_is_parsed_and_shown_without_its_password(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("MYSQL_PWD", "from-environment")

@@ -158,7 +158,8 @@ def parts_of(dsn: str) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     if "MYSQL_PWD" in os.environ:
         parts["password"] = os.environ["MYSQL_PWD"]
-    defaults = Path.home() / ".my.cnf"
+    # The path stays as it is for a user without a home.
+    defaults = Path(os.path.expanduser("~/.my.cnf"))
     path = Path(os.path.expanduser(dsn.removeprefix("--defaults-file=")))
     if re.match(r"(mysql|mariadb)://", dsn):
         try:
@@ -179,7 +180,7 @@ def parts_of(dsn: str) -> dict[str, Any]:
         defaults = path
     else:
         raise OptionInvalid("the DSN is neither mysql:// nor the path of a file or socket", _HINT)
-    if defaults.is_file():
+    if os.path.isfile(defaults):
         try:
             # PyMySQL reads the file in the same way.
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
