@@ -245,6 +245,13 @@ def test_an_ordinary_user(open_places):
         assert emulator.left_nothing()
 
 
+def test_a_missing_program_is_not_the_fault_of_the_directory(open_places):
+    user = ordinary_user()
+    command = ("emulate", open_places.temp, "--read", "2ms")
+    result = spillcast(*command, under=[*user, "env", "PATH=/none"])
+    assert str(open_places.temp) not in only_line(result, status=1)
+
+
 def test_storages_faster_than_the_mount_are_named(tmp_path):
     mountpoint = tmp_path / "mountpoint"
     mountpoint.mkdir()

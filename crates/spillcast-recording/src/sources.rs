@@ -97,6 +97,10 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
         return cannot(CaptureUnavailable, &reason(error), String::new());
     }
     let ordinary = !geteuid().is_root();
+    if ordinary && pid.is_some_and(belongs_to_another) {
+        let hint = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE";
+        return cannot(PermissionDenied, "it belongs to another user", hint.into());
+    }
     let paranoid = cgroups::text("/proc/sys/kernel/perf_event_paranoid").parse().ok();
     if let Some(paranoid) = paranoid.filter(|&paranoid: &i64| paranoid > 2 && ordinary) {
         return cannot(
@@ -104,10 +108,6 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
             &format!("kernel.perf_event_paranoid is {paranoid}"),
             "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON".into(),
         );
-    }
-    if ordinary && pid.is_some_and(belongs_to_another) {
-        let hint = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE";
-        return cannot(PermissionDenied, "it belongs to another user", hint.into());
     }
     cannot(
         CaptureUnavailable,

@@ -5,6 +5,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,8 @@ def _fix(source: CaptureSource, error: OSError) -> str | None:
     if not isinstance(error, PermissionError):
         return _core.source_refusal(source.name, error.errno or 0)[1]
     if source.needs_privilege and os.geteuid() != 0:
-        return "sudo spillcast record"
+        # sudo does not search the PATH of this user.
+        return f"sudo {shell_word(sys.executable)} -m spillcast record"
     paranoid = int(proc_text("sys/kernel/perf_event_paranoid") or 0)
     if not source.needs_privilege and os.geteuid() != 0 and paranoid > PARANOID_MAX:
         return f"sudo sysctl kernel.perf_event_paranoid={PARANOID_MAX}"

@@ -71,12 +71,8 @@ impl Emulation {
         let files = Passthrough::new(&backing, pace.clone(), page_cache)
             .map_err(|error| at(&backing, &error))?;
         let guard = Guard::start(&mountpoint)?;
-        let session = serve(files, &mountpoint, page_cache).map_err(|error| {
-            let message = error.to_string();
-            let needs =
-                "FUSE needs /dev/fuse, root or fusermount3, and CAP_SYS_ADMIN in a container";
-            at(&mountpoint, format!("{}; {needs}", message.trim_end()))
-        })?;
+        let session = serve(files, &mountpoint, page_cache)
+            .map_err(|error| not_mounted(&mountpoint, &error))?;
         let emulation = Emulation { mountpoint, pace, mounted: Some((guard, session)) };
         let mountpoint = &emulation.mountpoint;
         let Some(device) = device_at(mountpoint)? else {
@@ -128,6 +124,16 @@ impl Drop for Emulation {
     fn drop(&mut self) {
         self.detach();
     }
+}
+
+/// The reason why nothing could be mounted at an existing directory, and what FUSE needs.
+fn not_mounted(mountpoint: &Path, error: &io::Error) -> io::Error {
+    let needs = "FUSE needs /dev/fuse, root or fusermount3, and CAP_SYS_ADMIN in a container";
+    if error.kind() != io::ErrorKind::NotFound {
+        return at(mountpoint, format!("{}; {needs}", error.to_string().trim_end()));
+    }
+    let missing = if Path::new("/dev/fuse").exists() { "fusermount3" } else { "/dev/fuse" };
+    io::Error::other(format!("there is no {missing}; {needs}"))
 }
 
 /// The device, such as `0:52`, of the mount at an absolute path.
