@@ -293,6 +293,8 @@ def _read_rows(
     # Columns with one name, such as those of a join of two views, may differ.
     may_differ = len(set(titles)) < len(titles)
     columns: dict[str, list[str | None]] = {name: [] for name in wanted}
+    # Equal texts of an export take memory once.
+    shared = dict[str, str]()
     numbers: list[int] = []
     damaged: list[Damage] = []
     for number, cells in rows:
@@ -310,7 +312,7 @@ def _read_rows(
         numbers.append(number)
         for name, position in wanted.items():
             cell = cells[position]
-            columns[name].append(None if cell in NULLS else cell)
+            columns[name].append(None if cell in NULLS else shared.setdefault(cell, cell))
     texts = {name: ColumnValues.of(cells, TEXT) for name, cells in columns.items()}
     return Spooled(path, heading, texts, numbers, damaged)
 
@@ -479,12 +481,11 @@ def has_seconds_in(text: str) -> bool:
 
 
 def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime:
+    day, month, year = first, second, third
     if len(first) == 4:
-        year, month, day = first, second, third
+        day, year = third, first
     elif month_first:
-        month, day, year = first, second, third
-    else:
-        day, month, year = first, second, third
+        day, month = second, first
     # In lower case, a Turkish İ keeps its dot as a character of its own.
     name = month.lower().replace("\u0307", "")
     number = int(month) if month.isdecimal() else _MONTHS.get(name[:4]) or _MONTHS[name[:3]]
@@ -495,6 +496,4 @@ def _date(first: str, second: str, third: str, *, month_first: bool) -> datetime
 def _hour(hour: int, half: str | None) -> int:
     if hour > 23 or (half and not 1 <= hour <= 12):
         raise ValueError(hour)
-    if half is None:
-        return hour
-    return hour % 12 + (12 if half in _AFTERNOON else 0)
+    return hour if half is None else hour % 12 + (12 if half in _AFTERNOON else 0)
