@@ -340,3 +340,31 @@ def test_files_of_a_hash_join_without_the_width_of_its_rows_are_noted(plan_of):
     # The sort, and 20 bytes of each row in seven of eight batches.
     assert counts.writes.count == 100 + (128000 + 64000) * 20 * 7 // 8 // 8192
     assert any("width" in note for note in counts.notes)
+
+
+ARROWLESS = """\
+Limit (actual time=2836.103..2836.325 rows=100)
+  Buffers: shared hit=1849729, temp read=73250 written={written}
+  Sort (top-N heapsort, 69kB)
+{between}    Merge Join (actual time=2202.540..2834.358 rows=4667)
+      -> Sort (rows=1602443)
+           Sort Method: external merge  Disk: 293024kB
+"""
+
+
+def test_a_node_further_right_belongs_to_the_plan_though_it_has_no_arrow(plan_of):
+    counts = plan_of(ARROWLESS.format(between="", written=73337))
+    assert (counts.elapsed_s, counts.writes.count) == (pytest.approx(2.836325), 73337)
+
+
+@cases("between,written", [
+    ("\n", 73337),
+    ("After the change:\n", 73337),
+    ("Execution Time: 2836.4 ms\n", 73337),
+    # Less than the size of the sort.
+    ("", 7333),
+    ("Limit (actual time=9.1..9.2 rows=1)\n", 73337),
+])  # fmt: skip
+def test_a_node_of_another_plan_is_not_added_to_the_one_above(plan_of, between, written):
+    with pytest.raises(InputError):
+        plan_of(ARROWLESS.format(between=between, written=written))

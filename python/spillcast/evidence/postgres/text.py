@@ -6,7 +6,6 @@ plans. docs/reports.md lists the kinds of lines.
 
 import re
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 from spillcast.evidence.postgres import TEMP_BLOCKS
@@ -73,7 +72,8 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
 def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     words = _Words()
-    for line, below in pairwise([*as_written(lines), ""]):
+    lines = as_written(lines)
+    for above, line, below in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
         node = node_of(line)
         is_open = bool(plans) and not plans[-1].ended
         is_abridged = is_open and LINES_LEFT_OUT.match(line) is not None
@@ -81,7 +81,8 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
             bare = bare_node_of(line, is_first=not is_open)
             node = bare if is_open or _has_detail(line, below) else None
             is_abridged |= node is not None
-        if node is not None and (not is_open or not node[1]):
+        is_child = is_open and node is not None and plans[-1].has_child(node[0], above)
+        if node is not None and not is_child and (not is_open or not node[1]):
             plans.append(_Plan(excerpt=node[1], words=words))
         if is_abridged:
             plans[-1].plan["Abridged"] = True
@@ -124,6 +125,11 @@ class _Plan:
         #: Whether other text followed its lines, such as the next statement.
         self.is_left = False
 
+    def has_child(self, at: int, above: str) -> bool:
+        """Whether a node without an arrow belongs to the plan, by its column and the line above."""
+        first = self.nodes[0][0]
+        return first < at and (first < _indent(above) or node_of(above) is not None)
+
     def add(self, at: int, node: dict[str, Any]) -> None:
         """Adds a node below the nodes that are further left."""
         flat = bool(self.nodes) and at <= self.nodes[0][0]
@@ -147,7 +153,7 @@ class _Plan:
     def detail(self, line: str) -> bool:
         """Adds a line below a node; returns whether it was read or is known and skipped."""
         text = line.strip()
-        indent = len(line) - len(line.lstrip())
+        indent = _indent(line)
         is_planned = self.planning is not None and indent >= self.planning
         if not text or (is_planned and text.startswith(("Buffers:", "I/O Timings:"))):
             return True
@@ -274,8 +280,11 @@ def _words(text: str) -> set[str]:
 
 def _has_detail(line: str, below: str) -> bool:
     """Whether the line below is a detail of a node, which is further right."""
-    is_inside = len(below) - len(below.lstrip()) > len(line) - len(line.lstrip())
-    return is_inside and "->" not in below and is_read(below)
+    return _indent(below) > _indent(line) and "->" not in below and is_read(below)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
 
 
 def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
