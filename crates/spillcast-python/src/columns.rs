@@ -87,28 +87,11 @@ fn is_text(of: &DataType) -> bool {
 pub fn parts_of<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Parts<'py>> {
     let kind = kind_of(column.data_type());
     let unknown = || PyTypeError::new_err(format!("a column of {}", column.data_type()));
-    let column = match column.data_type() {
-        DataType::Null => {
-            let rows = column.len();
-            return Ok((kind, rows_only(rows), Some(rows_only(rows)), None));
-        }
-        DataType::Timestamp(TimeUnit::Second, _) => as_ns(column, 1_000_000_000),
-        DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => {
-            as_ns(column, 1_000_000)
-        }
-        DataType::Timestamp(TimeUnit::Microsecond, _) => as_ns(column, 1_000),
-        DataType::Timestamp(TimeUnit::Nanosecond, _) => as_ns(column, 1),
-        DataType::Date32 => {
-            let scaled = |day: i32| i64::from(day) * 86_400_000_000_000;
-            Arc::new(column.as_primitive::<Date32Type>().unary::<_, Int64Type>(scaled))
-        }
-        DataType::Decimal128(_, scale) => {
-            let by = 10f64.powi(i32::from(*scale));
-            let scaled = |value: i128| value as f64 / by;
-            Arc::new(column.as_primitive::<Decimal128Type>().unary::<_, Float64Type>(scaled))
-        }
-        _ => column.clone(),
-    };
+    if *column.data_type() == DataType::Null {
+        let rows = column.len();
+        return Ok((kind, rows_only(rows), Some(rows_only(rows)), None));
+    }
+    let column = as_numbers(column);
     let valid = column.nulls().filter(|nulls| nulls.null_count() > 0).map(|n| flags(n.inner()));
     let (values, extra) = match column.data_type() {
         DataType::Boolean => (flags(column.as_boolean().values()), None),
@@ -143,6 +126,28 @@ pub fn parts_of<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Parts<'py>>
         _ => return Err(unknown()),
     };
     Ok((kind, values, valid, extra))
+}
+
+/// Times in ns and decimals as floats; any other column as it is.
+fn as_numbers(column: &ArrayRef) -> ArrayRef {
+    match column.data_type() {
+        DataType::Timestamp(TimeUnit::Second, _) => as_ns(column, 1_000_000_000),
+        DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => {
+            as_ns(column, 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => as_ns(column, 1_000),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => as_ns(column, 1),
+        DataType::Date32 => {
+            let scaled = |day: i32| i64::from(day) * 86_400_000_000_000;
+            Arc::new(column.as_primitive::<Date32Type>().unary::<_, Int64Type>(scaled))
+        }
+        DataType::Decimal128(_, scale) => {
+            let by = 10f64.powi(i32::from(*scale));
+            let scaled = |value: i128| value as f64 / by;
+            Arc::new(column.as_primitive::<Decimal128Type>().unary::<_, Float64Type>(scaled))
+        }
+        _ => column.clone(),
+    }
 }
 
 /// A placeholder for the values of columns that have none of their own.

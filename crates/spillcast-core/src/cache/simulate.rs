@@ -97,26 +97,16 @@ fn run<P: Policy>(
         let (mut first_s, mut last_s) = (None, 0u32);
         source.each(&mut |requests| {
             for (at, request) in requests.iter().enumerate() {
-                if let Some(later) = requests.get(at + 2 * AHEAD) {
-                    cache.store.expect(later.key);
-                }
-                if let Some(soon) = requests.get(at + AHEAD) {
-                    cache.store.expect_line(soon.key);
-                }
+                cache.prefetch(requests, at);
                 let request =
                     &Request { time_s: request.time_s.saturating_add(later_s), ..*request };
                 first_s.get_or_insert(request.time_s);
                 last_s = request.time_s;
-                let object = request.object as usize;
-                if object >= run.accounts.len() {
-                    run.accounts.resize(object + 1, Default::default());
-                }
-                let account = &mut run.accounts[object][request.class as usize];
+                let account = run.account(request);
                 cache.step(options, request, account);
                 if options.alone {
-                    while alone.len() <= object {
-                        alone.push(make());
-                    }
+                    let object = request.object as usize;
+                    alone.resize_with(alone.len().max(object + 1), &make);
                     let mut apart = Account::default();
                     alone[object].step(options, request, &mut apart);
                     account.alone_hits += apart.hits;
@@ -138,7 +128,30 @@ fn run<P: Policy>(
     Ok(outcome)
 }
 
+impl Run {
+    /// The account of a request's object and class.
+    #[inline]
+    fn account(&mut self, request: &Request) -> &mut Account {
+        let object = request.object as usize;
+        if object >= self.accounts.len() {
+            self.accounts.resize(object + 1, Default::default());
+        }
+        &mut self.accounts[object][request.class as usize]
+    }
+}
+
 impl<P: Policy> Cache<P> {
+    /// Loads into the CPU's caches what the requests after `at` will read.
+    #[inline]
+    fn prefetch(&self, requests: &[Request], at: usize) {
+        if let Some(later) = requests.get(at + 2 * AHEAD) {
+            self.store.expect(later.key);
+        }
+        if let Some(soon) = requests.get(at + AHEAD) {
+            self.store.expect_line(soon.key);
+        }
+    }
+
     #[inline]
     fn step(&mut self, options: &Options, request: &Request, account: &mut Account) {
         let bytes = u64::from(request.bytes);
