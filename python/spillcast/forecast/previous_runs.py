@@ -71,13 +71,11 @@ def kept_history(recording: Recording) -> list[HistoryFile]:
     from spillcast.evidence.postgres.document import document_of
     from spillcast.evidence.postgres.statements import earlier_calls
 
-    files = list[HistoryFile]()
-    if (plan := recording.decoded(ESTIMATE_FILE, document_of)) is not None:
-        files.append(HistoryFile(recording.path / ESTIMATE_FILE, None, plan))
+    plan, folder = recording.decoded(ESTIMATE_FILE, document_of), recording.path
     calls, unused = earlier_calls(recording)
-    if calls is not None or unused is not None:
-        files.append(HistoryFile(recording.path / CALLS_FILE, calls, unused=unused or ""))
-    return files
+    of_calls = HistoryFile(folder / CALLS_FILE, calls, unused=unused or "")
+    files = [HistoryFile(folder / ESTIMATE_FILE, None, plan), of_calls]
+    return [file for file in files if file.run or file.plan or file.unused]
 
 
 def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:

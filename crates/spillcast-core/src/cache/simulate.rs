@@ -97,7 +97,12 @@ fn run<P: Policy>(
         let (mut first_s, mut last_s) = (None, 0u32);
         source.each(&mut |requests| {
             for (at, request) in requests.iter().enumerate() {
-                cache.prefetch(requests, at);
+                if let Some(later) = requests.get(at + 2 * AHEAD) {
+                    cache.store.expect(later.key);
+                }
+                if let Some(soon) = requests.get(at + AHEAD) {
+                    cache.store.expect_line(soon.key);
+                }
                 let request =
                     &Request { time_s: request.time_s.saturating_add(later_s), ..*request };
                 first_s.get_or_insert(request.time_s);
@@ -141,17 +146,6 @@ impl Run {
 }
 
 impl<P: Policy> Cache<P> {
-    /// Loads into the CPU's caches what the requests after `at` will read.
-    #[inline]
-    fn prefetch(&self, requests: &[Request], at: usize) {
-        if let Some(later) = requests.get(at + 2 * AHEAD) {
-            self.store.expect(later.key);
-        }
-        if let Some(soon) = requests.get(at + AHEAD) {
-            self.store.expect_line(soon.key);
-        }
-    }
-
     #[inline]
     fn step(&mut self, options: &Options, request: &Request, account: &mut Account) {
         let bytes = u64::from(request.bytes);
