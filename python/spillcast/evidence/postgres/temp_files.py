@@ -160,8 +160,9 @@ class LoggedTempFiles:
         #: Whether it is the log of a server, and not what a single session shows.
         self._is_of_server = False
         #: By statement: processes whose calls the log does not show, with the prefixes of their
-        #: messages; and calls that ended after these.
+        #: messages; when one of them last removed a file; and calls that may have run then.
         self._others: dict[str, dict[str, str]] = defaultdict(dict)
+        self._removed: dict[str, datetime | None] = {}
         self._ended: dict[str, list[_Ended]] = defaultdict(list)
         #: Calls that may be of any session, and the files that were waiting for one.
         self._guesses: list[tuple[_Call, list[_Removal]]] = []
@@ -200,6 +201,7 @@ class LoggedTempFiles:
         self._writers[query] = writer
         if is_named and self._sessions[writer].last is None:
             self._others[query][writer] = entry.before
+            self._removed[query] = time_of(entry.at or "")
 
     def _add_limit(self, writer: str, entry: LogEntry) -> None:
         """Adds the first limit that a message names."""
@@ -236,7 +238,8 @@ class LoggedTempFiles:
             last = session.last
             before_s = last.elapsed_s if last and last.query == call.query else -inf
             call = replace(call, elapsed_s=before_s + seconds)
-        if query in self._others and call.ended is not None:
+        since_s = _seconds_between(self._removed.get(query), call.ended, inf)
+        if call.ended is not None and since_s <= call.elapsed_s + 2 * _RESOLUTION_S:
             self._ended[query].append((_clock_s(call.ended), call, writer, entry.before))
         _end_call(session, call)
         return writer
