@@ -397,14 +397,14 @@ Plan hash value: 1
         ("WORKLOAD REPOSITORY COMPARE PERIOD REPORT\n", "compares two periods"),
         (ESTIMATED, "estimated"),
         (ESTIMATED.replace("SELECT   ", "HASH JOIN"), "estimated"),
-        (ESTIMATED.replace("Rows", "Used-Tmp"), "Reads and Writes are missing"),
+        (ESTIMATED.replace("Rows", "Used-Tmp"), "lacks Reads and Writes"),
         (
             ESTIMATED.replace("Rows", "Used-Tmp").replace("   1 |", "9GB(2)|"),
-            "Reads and Writes are missing",
+            "lacks Reads and Writes",
         ),
         (
             ESTIMATED.replace("Rows", "Used-Mem").replace("   1 |", "9K (1)|"),
-            "Reads and Writes are missing",
+            "lacks Reads and Writes",
         ),
         (
             "Top User Events\n\nEvent   % Load\ndirect path read temp  2.59\n",
