@@ -193,12 +193,16 @@ impl Search {
     /// Opens number `id` on this thread, once; returns whether it belongs to an observed call. Most
     /// numbers are refused, which costs little.
     fn open(&mut self, id: u16) -> io::Result<bool> {
-        if !std::mem::replace(&mut self.tried[id as usize], true)
-            && let Ok(event) = open::tracepoint(id, THIS_THREAD, -1, Also::Nothing)
-        {
-            open::redirect(&event, &self.holder)?;
-            self.events.push(event);
-            self.learn();
+        if !std::mem::replace(&mut self.tried[id as usize], true) {
+            match open::tracepoint(id, THIS_THREAD, -1, Also::Nothing) {
+                Ok(event) => {
+                    open::redirect(&event, &self.holder)?;
+                    self.events.push(event);
+                    self.learn();
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => return Err(error),
+                Err(_) => (),
+            }
         }
         Ok(self.tracepoints.of(id).is_some())
     }
