@@ -1,5 +1,6 @@
 """Engines with a single declaration: real processes spill, and their temp files are recognised."""
 
+import os
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -65,6 +66,12 @@ def temp_owners(output):
     return owners
 
 
+def skip_unnamed(engine):
+    """Skips DataFusion for an ordinary user: perf events miss names of files closed at once."""
+    if engine == "datafusion" and os.geteuid() != 0:
+        pytest.skip("perf events do not show an ordinary user the temp files of DataFusion")
+
+
 @pytest.mark.parametrize("engine", [*PROGRAMS, "sort"])
 def test_a_spill_is_recognised_by_file_names_alone(places, engine):
     """The directory is not one that a process is expected to put temp files in."""
@@ -78,6 +85,7 @@ def test_a_spill_is_recognised_by_file_names_alone(places, engine):
     elif find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     else:
+        skip_unnamed(engine)
         script = places.root / "spill.py"
         script.write_text(PROGRAMS[engine].format(temp=str(places.data)))
         command = [sys.executable, script]
@@ -92,6 +100,7 @@ def test_a_spill_is_recognised_by_file_names_alone(places, engine):
 def test_a_lab_query_spills_the_expected_amount(tmp_path, name):
     if name == "datafusion":
         pytest.importorskip("datafusion")
+        skip_unnamed(name)
     lab = lab_of(name)(tmp_path)
     query = lab.verified(1)[0]
     if name == "datafusion":

@@ -117,7 +117,8 @@ time.sleep(1)
 def test_semaphores_and_shared_memory_are_not_temp_files(tmp_path):
     output, _, capture = record(tmp_path, [sys.executable, "-c", SHARES])
     assert capture["mapped_temp_files"] == []
-    assert Recording.open(output).meta.spilled is False
+    # Perf events may have missed names of an ordinary user's files, which leaves it open.
+    assert not Recording.open(output).meta.spilled
 
 
 def test_io_uring_under_perf_is_refused(tmp_path):

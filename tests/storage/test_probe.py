@@ -272,7 +272,9 @@ def test_each_recorded_call_is_made_in_the_directory(recorded, tmp_path):
     assert sum(made.values()) == 8 * COUNT
     assert {item.event: item.count for item in storage.changes} == made
     assert all(sum(item.latency_count) == item.count for item in storage.changes)
-    assert {name: issued[name] for name in SAME} == {name: made[name] for name in SAME}
+    # Perf events show syncs to root alone.
+    same = SAME if os.geteuid() == 0 else SAME[:1]
+    assert {name: issued[name] for name in same} == {name: made[name] for name in same}
     assert issued["ftruncate"] == made["ftruncate"] + made["truncate"]
 
 
