@@ -311,3 +311,33 @@ def test_other_names_of_columns_are_read_in_a_data_frame(statements_of):
     frame = {"query": {"0": "select a"}} | {name: {"0": float(cell)} for name, cell in cells}
     counts = statements_of(json.dumps(frame))
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (1.6, 3200, 6400)
+
+
+RECORD = """\
+queryid           | 123456
+query             | select a                 +
+                  | from t order by b
+calls             | 5
+total_exec_time   | 12345.5
+temp_blks_read    | 10000
+temp_blks_written | 10100
+"""
+
+
+@cases("above,below,is_read", [
+    ("The slow one:", "We have work_mem = 4MB.", True),
+    ("", "We have work_mem = 4MB.", True),
+    ("The slow one:", "calls | 7", False),
+    ("temp_blks_read | 9", "The rest:", False),
+    ("Two of them | with bars", "", False),
+])  # fmt: skip
+def test_a_record_amid_text_needs_no_heading(rows_of, above, below, is_read):
+    text = f"{above}\n\n{RECORD}\n{below}\n"
+    if is_read:
+        [row] = rows_of(text)
+        assert (row.calls, row.blocks) == (5, 20100)
+    else:
+        with pytest.raises(InputError):
+            rows_of(text)
+    with pytest.raises(InputError):
+        rows_of(text.replace("temp_blks_written | 10100\n", "temp_blks_wr\n"))

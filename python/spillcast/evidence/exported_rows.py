@@ -1,6 +1,7 @@
 """Reads what Oracle's clients and IDEs write as commands, records or several lines each."""
 
 import re
+from collections import Counter
 from itertools import chain, groupby, takewhile
 
 from spillcast.evidence.table_rows import EXPORTED_COLUMNS
@@ -18,6 +19,8 @@ _RECORD_END, _BLANK = re.compile(r"\s*(?:-{5,}|={5,}|</ROW>)\s*"), re.compile(r"
 #: A field of a record in YAML, which begins a record or not. Values of other forms do not match.
 _VALUE = r"(\w[\w$#]*+) *+:(?: ++((?![|>\[{&*!#])[^#]*+))?"
 _ITEM, _FIELD = re.compile(rf"( *)- {_VALUE}"), re.compile(rf"( +){_VALUE}")
+#: A field of psql's expanded output, or the rest of its value.
+_BARRED = re.compile(r"\s*+(?:([a-z_]\w*+) *+)?[|│]")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time or a literal of a time, without its quotes.
 _TIME_IN_SQL = re.compile(
@@ -84,6 +87,19 @@ def beside(lines: list[str]) -> list[str] | None:
     if rest or any(list(record) != names for record in ended):
         return None
     return [*others, *as_lines(names, [list(record.values()) for record in ended])]
+
+
+def record_in_text(lines: list[str]) -> list[str] | None:
+    """Records of psql without their headings, a name and a bar in each line, amid other text."""
+    fields = {at: field[1] for at, line in enumerate(lines) if (field := _BARRED.match(line))}
+    names = Counter(filter(None, fields.values()))
+    if not {"calls", "temp_blks_written"} <= names.keys() or len(set(names.values())) > 1:
+        return None
+    begin, end = min(fields), max(fields) + 1
+    record = [line for line in lines[begin:end] if line.strip()]
+    outside = "".join([*lines[:begin], *lines[end:]])
+    is_alone = len(record) == len(fields) and "|" not in outside
+    return record if is_alone and outside.strip() else None
 
 
 def listed(lines: list[str]) -> list[str] | None:

@@ -342,6 +342,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     *(embedded.task_result, embedded.string_list, embedded.plans_in_code, _quoted_cells),
     *_EXPORTS,
     tables.boxed,
-    *(tables.named, tables.headless, tables.expanded, tables.column, tables.grid),
+    *(tables.named, tables.headless, tables.expanded, exported_rows.record_in_text),
+    *(tables.column, tables.grid),
     _logged,
 )
