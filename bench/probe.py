@@ -9,6 +9,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import median, stdev
 
+from bench.programs import BUILDS
 from bench.result import Result
 
 ROOT = Path(__file__).parents[1]
@@ -85,7 +86,7 @@ def _fio(_program: Path, path: Path, size: int, depth: int) -> Figures:
 def _build() -> Path:
     build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
     subprocess.run([*build, "--example", "probe_cell"], check=True, cwd=ROOT)
-    return ROOT / "target" / "release" / "examples" / "probe_cell"
+    return BUILDS / "release" / "examples" / "probe_cell"
 
 
 def _disk() -> Path | None:

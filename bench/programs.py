@@ -4,6 +4,7 @@ They are examples of the core: ``crates/spillcast-core/examples/observed`` and `
 """
 
 import json
+import os
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +14,8 @@ from typing import Any
 from bench.result import SPILLCAST
 
 ROOT = Path(__file__).parents[1]
+#: Where cargo puts what it builds.
+BUILDS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
 EXAMPLES = ["--example", "observed", "--example", "attach"]
 #: The path of a recording in the directory of a benchmark.
@@ -23,7 +26,7 @@ OUTPUT = "bench.spill"
 def built() -> Path:
     """The directory of the two programs."""
     subprocess.run([*BUILD, *EXAMPLES], check=True, cwd=ROOT)
-    return ROOT / "target" / "release" / "examples"
+    return BUILDS / "release" / "examples"
 
 
 def observed(kind: str, room: Path, count: int, *gate: str, **options: int) -> list[str]:

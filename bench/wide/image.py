@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.programs import BUILD, EXAMPLES, ROOT
+from bench.programs import BUILD, BUILDS, EXAMPLES, ROOT
 
 BUILT = ROOT / "build" / "wide"
 TARGET = "x86_64-unknown-linux-gnu"
@@ -63,7 +63,7 @@ def _static_programs() -> Path:
     environment = {**os.environ, "RUSTFLAGS": "-C target-feature=+crt-static"}
     build = [*BUILD, *EXAMPLES, "--target", TARGET]
     subprocess.run(build, check=True, cwd=ROOT, env=environment)
-    return ROOT / "target" / TARGET / "release" / "examples"
+    return BUILDS / TARGET / "release" / "examples"
 
 
 def _output(*command: str, cwd: Path | None = None) -> str:
