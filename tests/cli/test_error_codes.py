@@ -7,6 +7,7 @@ from pathlib import Path
 from cases import cases
 from evidence import recording
 from harness import error_code, spillcast
+from spillcast import cli
 from spillcast.errors import ERROR_SCHEMA, InputError, Refusal, SpillcastError, kinds
 
 
@@ -74,3 +75,11 @@ def test_every_raised_error_has_a_code():
         for path in (root / folder).rglob("*.py"):
             assert not unclassified(path.read_text()), f"{path}: raise a kind of errors.py"
     assert unclassified("raise InputError('x')") == ["line 1"]
+
+
+def test_a_lack_of_memory_is_an_error(monkeypatch):
+    def lacking(_arguments):
+        raise MemoryError
+
+    monkeypatch.setattr(cli, "application", lacking)
+    assert cli.run(["doctor"]) == SpillcastError.exit_status

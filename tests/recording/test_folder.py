@@ -253,3 +253,9 @@ def test_a_notice_is_new_if_nothing_can_be_stored(state, content):
         (state / "spillcast" / "notices").write_bytes(content)
     assert is_new("a")
     assert is_new("a")
+
+
+def test_no_program_on_the_path_is_needed(tmp_path):
+    command = ("record", "-o", "run.spill", "--", sys.executable, "-c", "")
+    completed(*command, cwd=tmp_path, env=os.environ | {"PATH": str(tmp_path)})
+    assert os.listdir(tmp_path) == ["run.spill"]

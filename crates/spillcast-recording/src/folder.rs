@@ -49,6 +49,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Reads until the writer ends in any way, then removes the folder. A thread of the writer may
 /// still create files in it, so it retries for 10 s.
 const JANITOR: &str = r#"
+PATH=/usr/bin:/bin:$PATH
 trap "" INT TERM HUP QUIT
 read -r line
 n=0; until rm -rf --one-file-system -- "$FOLDER" 2>/dev/null || [ $n -ge 100 ]; do
@@ -105,7 +106,7 @@ impl Drop for PartialFolder {
 
 /// Its command line names neither the folder nor the writer: a `pkill -f` of them leaves it.
 fn janitor(folder: &Path) -> io::Result<Child> {
-    Command::new("sh")
+    Command::new("/bin/sh")
         .args(["-c", JANITOR, "janitor"])
         .env("FOLDER", absolute(folder)?)
         .stdin(Stdio::piped())

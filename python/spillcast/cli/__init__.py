@@ -129,6 +129,9 @@ def _status(arguments: list[str]) -> int:
         raise
     except BrokenPipeError as error:
         return _write_error_status(error)
+    except MemoryError:
+        lack = SystemFailed("there is too little memory", "free some, or raise ulimit -v")
+        return _failed(lack, arguments)
     except OSError as error:
         if error.filename == sys.stdout.name:
             return _write_error_status(error)
