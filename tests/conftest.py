@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 import forked
 import held_tracepoints
 import leftovers
-from harness import account_of, available, completed, make_places, spill_in
+from harness import EXACT, account_of, available, completed, make_places, spill_in
 from leftovers import SESSION
 from measured_once import measure_once
 from spillcast.recording.record import Recorder
@@ -157,8 +157,6 @@ def spilled(tmp_path_factory):
     places = make_places(tmp_path_factory.mktemp("spilled"))
     output = places.root / "run.spill"
     command = spill_in(places, "--threads", 2)
-    # On a busy machine perf events miss the names of files that an ordinary user's command closes.
-    capture = "auto" if os.geteuid() == 0 else "preload"
-    options = ("--capture", capture, "-o", output)
+    options = ("--capture", EXACT, "-o", output)
     result = completed("record", *options, "--", *command, env=places.env)
     return SimpleNamespace(path=output, account=account_of(result.stdout), places=places)

@@ -1,5 +1,7 @@
 """A private MariaDB server, and a MySQL server where it is installed, with tables."""
 
+import getpass
+import os
 import threading
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -106,4 +108,12 @@ def rig(request, tmp_path_factory):
     lab.build(ROWS)
     (temp := room / "temp").mkdir()
     with lab.serve(temp, None, "--performance-schema=ON"):
-        yield Rig(lab, str(lab.socket), temp)
+        made = Rig(lab, str(lab.socket), temp)
+        if os.geteuid() != 0:
+            # A socket alone is a DSN of the user of this process.
+            with made.session() as cursor:
+                cursor.execute(f"create user {getpass.getuser()}@localhost")
+                cursor.execute(
+                    f"grant all on *.* to {getpass.getuser()}@localhost with grant option"
+                )
+        yield made

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from unittest.mock import MagicMock
 
@@ -10,15 +11,23 @@ from pymysql.constants import COMMAND
 
 from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
-from harness import available
+from harness import ensure_usable
 from spillcast.engines import SessionSelector
 from spillcast.engines.mysql import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.engines.mysql.record import listed, record_mysql
 from spillcast.errors import EvidenceUnknown, InputError, ServerUnsuited
 
-needs_capture = pytest.mark.skipif(
-    not available("bpf") and not available("perf"), reason="no capture can attach"
-)
+
+def can_attach():
+    """Whether a capture source can observe a running server."""
+    for source in ("bpf", "perf"):
+        with suppress(OSError):
+            ensure_usable(source)
+            return True
+    return False
+
+
+needs_capture = pytest.mark.skipif(not can_attach(), reason="no capture can attach")
 
 
 def temp_of(recording):

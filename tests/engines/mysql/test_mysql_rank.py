@@ -198,9 +198,10 @@ def test_a_server_accepts_the_settings_of_a_move_and_counts_nothing_by_default(r
             cursor.execute("select @@tmpdir, @@innodb_tmpdir")
             assert cursor.fetchone() == (str(to), str(to))
         assert (to / "ibtmp1").exists()
+        as_root = f"mysql://root@localhost/?socket={moved.dsn}"
         with pytest.raises(InputError):
-            rank_mysql(moved.dsn, RankRequest(["factor:10"]))
-        with moved.session(None), connected(moved.dsn) as connection:
+            rank_mysql(as_root, RankRequest(["factor:10"]))
+        with moved.session(None), connected(as_root) as connection:
             server = server_of(connection)
             if server.flavor == "mysql":
                 with pytest.raises(InputError):
@@ -215,11 +216,12 @@ def test_statements_that_exceed_the_digest_table_are_named(tmp_path):
         lab = MariaDbLab(tmp_path)
     except InputError as error:
         pytest.skip(f"no MariaDB: {error}")
+    dsn = f"mysql://root@localhost/?socket={lab.socket}"
     options = ("--performance-schema=ON", "--performance-schema-digests-size=2")
     with lab.serve(tmp_path, None, *options):
-        with connected(str(lab.socket)) as connection, connection.cursor() as cursor:
+        with connected(dsn) as connection, connection.cursor() as cursor:
             for text in ("select 1", "select 1 + 1", "select 1 + 1 + 1"):
                 cursor.execute(text)
-        ranking = rank_mysql(str(lab.socket), RankRequest([]))
+        ranking = rank_mysql(dsn, RankRequest([]))
     assert "digests" in {note.code for note in ranking.unseen}
     assert ranking.statements_seen < 3
