@@ -11,6 +11,7 @@ from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceDamaged,
     EvidenceUnknown,
+    FileTooLarge,
     NotSpilled,
     TimesContradictory,
 )
@@ -37,6 +38,14 @@ temp_blks_written|65380              |
 def test_a_bar_that_closes_a_table_is_not_part_of_its_values(statements_of):
     counts = statements_of(RECORD)
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
+
+
+def test_an_export_too_long_for_memory_is_refused(tmp_path):
+    (path := tmp_path / "rows.csv").write_text("calls,temp_blks_written\n")
+    with path.open("a") as file:
+        file.truncate(21 << 20)
+    with pytest.raises(FileTooLarge):
+        read_rows(path)
 
 
 def test_a_mean_that_implies_more_than_the_speed_of_memory_is_refused(tmp_path):

@@ -57,10 +57,11 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 #: What a spreadsheet, a data frame or a narrow column leaves of an identifier, as 5.23E+18 or ####:
 #: several statements may then share it.
 _ROUNDED = re.compile(r"[^\w-]|^-*$")
-#: The server keeps 5,000 statements by default.
-_BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
+#: The server keeps 5,000 statements by default. Rows take up to 20 times the memory of their text.
+_BYTES_MAX, _LINES_MAX = 20 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
+_SHORTER = "export those that spill: select * from pg_stat_statements where temp_blks_written > 0"
 HINT = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
 
 _ADDED = (
@@ -148,15 +149,18 @@ class StatementRow:
 def read_rows(path: Path) -> list[StatementRow]:
     """The statements of an export. InputError if it is cut, damaged or lacks columns."""
     with reading(path, HINT):
-        whole_text = text_of(path, bytes_max=_BYTES_MAX)
+        try:
+            whole_text = text_of(path, bytes_max=_BYTES_MAX)
+        except FileTooLarge as error:
+            raise FileTooLarge(error.message, _SHORTER) from error
         text = table_of(unwrapped(whole_text))
         if text.count("\n") > _LINES_MAX:
-            raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements")
+            raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements", _SHORTER)
         columns = selected_columns(whole_text)
-        named = _with_points([renamed(row, columns) for row in rows_of(text)])
-        if not named:
+        rows = _with_points([renamed(row, columns) for row in rows_of(text)])
+        if not rows:
             raise EvidenceUnknown("holds no row of pg_stat_statements")
-        rows = list(_of_one_export(named))
+        rows = list(_of_one_export(rows))
         is_timed = any(_seconds(row, name) for row in rows for name in TEMP_TIMES)
         for name in ("calls", "temp_blks_written", *(("temp_blks_read", *TEMP_TIMES) * is_timed)):
             if any(name not in row for row in rows):
@@ -185,7 +189,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
-def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _of_one_export(rows: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The rows without duplicates. InputError if a statement has counts from several times.
 
     Later counts include the earlier ones, except for buckets of pg_stat_monitor and intervals with
@@ -193,7 +197,7 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
     """
     names = rows[0].keys()
     is_split = {"start_time", "end_time"} <= names or any(n.startswith("bucket") for n in names)
-    first_rows, known = dict[tuple[str, ...], Mapping[str, Any]](), set[str]()
+    first_rows, known = dict[tuple[str, ...], Mapping[str, Any]](), set[int]()
     for row in rows:
         queryid = row.get("queryid")
         if queryid is None or is_split:
@@ -207,8 +211,9 @@ def _of_one_export(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
         if is_later and not _ROUNDED.search(str(queryid)):
             problem = f"queryid {queryid} has the counts of several moments"
             raise EvidenceMixed(problem, "give the rows of the last moment alone")
-        if repr(row) not in known:
-            known.add(repr(row))
+        # The text of each row would take as much memory as the row.
+        if (key := hash(repr(row))) not in known:
+            known.add(key)
             yield row
 
 
