@@ -9,7 +9,6 @@ from harness import completed, target
 from spillcast.forecast.ask import RunningForecast
 from spillcast.forecast.remaining import hints_of
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, live
 from spillcast.recording.live import Running
 from spillcast.recording.schema import WAITS, seconds_of
@@ -92,7 +91,7 @@ def test_a_bounded_number_of_waits_in_memory_gives_the_same_forecast(tmp_path, m
             held.add_waits(waits.take(slice(begin, begin + 100)))
         held.add_seconds(seconds_of(waits))
         result = held.recording(meta)
-        return progress_of(result, recorded_threads(result))
+        return progress_of(result, 1.0)
 
     seen, fewer = seen_with(10**6), seen_with(1500)
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}

@@ -18,7 +18,6 @@ from harness import until
 from spillcast.cli.recording import TargetOptions, record_minute
 from spillcast.errors import SpillcastError
 from spillcast.forecast.remaining.progress import progress_of
-from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import CaptureAccount, RecordOptions
 from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, KeptWaits, Memory, Temp
@@ -230,7 +229,7 @@ def test_io_between_bursts_counts_as_done_before(tmp_path, monkeypatch):
     assert recorded.waits.num_rows == kept.waits.num_rows
     assert len(recorded.meta.raw.slices_s) == 3
     assert recorded.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
-    seen = progress_of(recorded, recorded_threads(recorded))
+    seen = progress_of(recorded, 1.0)
     last = parts[-1].meta
     recorded_bytes = 8192 * last.temp.writes
     # By the kernel's count all writes of the program are included, seen or not.

@@ -89,7 +89,7 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
     from spillcast.forecast.remaining.model import extrapolate
 
     hints, elapsed_s = question.known, question.elapsed_s
-    if (progress := progress_of(recording, workload.threads)) is None:
+    if (progress := progress_of(recording, 1 / workload.threads.io_weight)) is None:
         reason = "needs the single waits of the recording, and they were not kept"
         unused = [f"{hints.options}: {reason}"] if hints.options else []
         return replace(workload, unused_hints=unused)

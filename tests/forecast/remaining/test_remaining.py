@@ -29,7 +29,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints, hints_of
 from spillcast.forecast.remaining.progress import Estimated, progress_of
 from spillcast.forecast.verdict import verdict
-from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import EarlierWork, SizedFile
@@ -130,7 +130,7 @@ def test_growing_time_beside_temp_io_continues_to_grow(tmp_path):
         left_s = workload_of_recording(part, Question(elapsed_s=5 * part.elapsed_s)).remaining
         rest = left_s.rest_s / left_s.elapsed_s
         shares.append((float(np.median(rest)), float(np.quantile(rest, 0.95))))
-        seen = progress_of(part, recorded_threads(part))
+        seen = progress_of(part, 1.0)
     # From 2 to 4 ms around a mean of 3 ms.
     assert seen.rates["write"].growth[0] == pytest.approx(2 / 3, rel=0.1)
     private = [0.5, 0.6]
@@ -142,7 +142,7 @@ def test_growing_time_beside_temp_io_continues_to_grow(tmp_path):
 def test_the_gap_between_two_phases_is_not_scaled_with_bytes(tmp_path):
     """A second passes between the last write and the first read; then each read takes 4 ms."""
     part = recorded(tmp_path / "part.spill", spread_out("w" * 200 + "-" * 250 + "r" * 40))
-    rate = progress_of(part, recorded_threads(part)).rates["read"]
+    rate = progress_of(part, 1.0).rates["read"]
     assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.1)
 
 
@@ -150,14 +150,14 @@ def test_the_loads_of_the_entire_query_do_not_change_its_threads(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
     workload = workload_of_recording(part)
     assert sum(load.count for load in workload.loads) > 2 * 200
-    assert workload.threads.recorded == recorded_threads(part).recorded
+    assert workload.threads.recorded == recorded_threads(part, recorded_loads(part)).recorded
 
 
 def test_time_before_the_first_spill_is_not_scaled_with_bytes(tmp_path):
     """A scan took the first half of 3.2 s: time beside a write is taken from the second half."""
     scan = [("read", DATA, n) for n in range(400)]
     part = recorded(tmp_path / "part.spill", scan + [("write", FILE, n) for n in range(400)])
-    seen = progress_of(part, recorded_threads(part))
+    seen = progress_of(part, 1.0)
     assert seen.ahead_s == pytest.approx(400.5 * STEP_S)
     rate = seen.rates["write"]
     assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.01)
@@ -314,7 +314,7 @@ def test_time_before_the_recording_is_that_of_existing_or_deleted_files(tmp_path
     """Writing the file's 1000 blocks took 1000 steps; others were written, read and deleted."""
     operations = [("write", FILE, block) for block in range(1000, 1200)]
     part = recorded_late(tmp_path, operations, before)
-    progress = progress_of(part, recorded_threads(part))
+    progress = progress_of(part, 1.0)
     assert progress.written == pytest.approx(done * BLOCK, rel=0.01)
 
 

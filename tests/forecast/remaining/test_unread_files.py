@@ -12,7 +12,6 @@ from spillcast.forecast import forecast
 from spillcast.forecast.query import workload_of_recording
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import _of_file, progress_of
-from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording.meta import Machine
 from spillcast.storage.catalogue import lookup
 
@@ -95,7 +94,7 @@ def test_waits_without_bytes_give_no_estimate_of_remaining_work(tmp_path):
     part.waits = part.waits.with_column("bytes", [0] * part.waits.num_rows)
     slices = replace(part.meta.raw, slices_s=[(0.0, part.elapsed_s)])
     part.meta = replace(part.meta, raw=slices)
-    assert progress_of(part, recorded_threads(part)) is None
+    assert progress_of(part, 1.0) is None
     assert forecast(part, SAME).to_json()
 
 

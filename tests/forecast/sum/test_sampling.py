@@ -13,7 +13,7 @@ from spillcast.forecast import query
 from spillcast.forecast.ask import ask
 from spillcast.forecast.query import sample_of
 from spillcast.forecast.question import Question
-from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.derived import MISSING_BYTES
 from varied_recording import write_varied_recording
@@ -107,7 +107,8 @@ def test_waits_of_a_sample_without_any_are_those_of_its_counts(tmp_path):
     sample = sample_of(edited(path, machine={"memory_available_bytes": 1 << 30}))
     assert MISSING_BYTES in sample.waits.column_names
     nothing = np.zeros(len(sample.waits), dtype=bool)
-    threads = recorded_threads(sample.with_waits(sample.waits.filter(nothing), sample.sample))
+    empty = sample.with_waits(sample.waits.filter(nothing), sample.sample)
+    threads = recorded_threads(empty, recorded_loads(empty))
     # The page cache is simulated for operations that follow from counts.
     assert threads.missing_bytes is None
     assert threads.cache_bytes == 1 << 30

@@ -199,7 +199,7 @@ def _relative_width(answer):
 
 def test_threads_without_any_time_count_as_one(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", 4096, 1, 0)], elapsed_s=1e-6, sessions=2)
-    assert recorded_threads(run).at_work == 1.0
+    assert recorded_threads(run, recorded_loads(run)).at_work == 1.0
 
 
 def test_loads_of_the_entire_query_do_not_change_its_threads(tmp_path):
@@ -207,7 +207,8 @@ def test_loads_of_the_entire_query_do_not_change_its_threads(tmp_path):
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
-    threads, loads = recorded_threads(recording), recorded_loads(recording)
+    loads = recorded_loads(recording)
+    threads = recorded_threads(recording, loads)
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
     assert threads.cpu_delays(whole) == threads.cpu_delays(loads) == (0.0, 0.0, 0.0)

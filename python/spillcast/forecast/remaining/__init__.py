@@ -279,7 +279,7 @@ def _estimates_by_run(
     if not (loads := run_loads(run)):
         return "it did not spill"
     if isinstance(run, Recording):
-        io_weight = recorded_threads(run).io_weight
+        io_weight = recorded_threads(run, loads).io_weight
         counts_spread = max(HISTORY_COUNTS_SPREAD, recorded_spread(run) or 0.0)
     else:
         io_weight = 1 / run.processes

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import EarlierWork
 from spillcast.stats import NORMAL_95
@@ -172,8 +171,11 @@ class QueryProgress:
         return max(self.recorded_s - io_s, 0.0)
 
 
-def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
-    """The progress of a recorded query; None if the recording lacks the necessary single waits."""
+def progress_of(recording: Recording, overlap: float) -> QueryProgress | None:
+    """The progress of a recorded query; None if the recording lacks the necessary single waits.
+
+    ``overlap`` is that of a QueryProgress.
+    """
     waits, raw = recording.temp_waits, recording.meta.raw
     some_missing = raw.rows < raw.rows_seen
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
@@ -189,7 +191,6 @@ def progress_of(recording: Recording, threads: Threads) -> QueryProgress | None:
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
-    overlap = 1 / threads.io_weight
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
     before_s, counted = _before(recording)

@@ -15,7 +15,7 @@ from math import log
 import numpy as np
 
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
-from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.recording import OPS, Recording
 from spillcast.storage.interpolation import MeasuredCell
 from spillcast.storage.observed import observed
@@ -70,9 +70,10 @@ def memory_run(
     storage: str, memory_bytes: int, elapsed_s: float, delay_s: float, recording: Recording | None
 ) -> MemoryRun:
     """A run with its temp I/O from a recording, which is None if the run did not spill."""
-    ops = {} if recording is None else _ops(recording)
-    weight = 1.0 if recording is None else recorded_threads(recording).recorded.io_weight
-    return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, ops, weight)
+    if recording is None:
+        return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
+    weight = recorded_threads(recording, recorded_loads(recording)).recorded.io_weight
+    return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
 
 
 class MemoryCurve:

@@ -80,7 +80,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         loads=loads,
         recorded_loads=loads,
         compression=compression(recording, loads),
-        threads=recorded_threads(recording),
+        threads=recorded_threads(recording, loads),
         cpu=cpu_time(recording, rehearsed=rehearsed),
         changes=temp_changes(recording),
         data_reads=None if quality.unrecognised else data_reads(recording),
@@ -102,7 +102,8 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
 
 def part_workload(workload: Workload, part: Recording) -> Workload:
     """The workload of a sample by the single waits of a part of it; all else is the same."""
-    loads, threads = recorded_loads(part), recorded_threads(part)
+    loads = recorded_loads(part)
+    threads = recorded_threads(part, loads)
     return replace(
         workload,
         loads=loads,
@@ -195,13 +196,12 @@ def _quality(
     )
 
 
-def recorded_threads(recording: Recording) -> Threads:
-    """The threads of a recording, from its single waits, or from its counts if there are none."""
+def recorded_threads(recording: Recording, loads: Sequence[Load]) -> Threads:
+    """The threads of a recording, from its single waits, or from its loads if there are none."""
     cpus, work, threads = _recorded_cpus(recording.meta), recording.work, 1
     if work.threads:
         trace, threads = work.trace, work.threads
     else:
-        loads = recorded_loads(recording)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - total_s(loads), 0.0))
     missing_bytes, has_missed = None, MISSING_BYTES in recording.waits.column_names
     if work.threads and has_missed:
