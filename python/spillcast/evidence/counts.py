@@ -222,14 +222,6 @@ class Counts:
         runs = self.io_bounds.lower, self.io_bounds.upper
         return [bound for run in runs for bound in run._at_bounds_of_time() or [run]]
 
-    def with_mean_ns(self, mean_ns: Mapping[str, int]) -> "Counts":
-        """The same operations with this mean latency by op; 0 for an op that is not given."""
-        reads, writes = (
-            replace(counts, total_ns=mean_ns.get(op, 0) * counts.count)
-            for op, counts in zip(OPS, (self.reads, self.writes), strict=True)
-        )
-        return replace(self, reads=reads, writes=writes)
-
     @property
     def of_statement(self) -> CountedStatement | None:
         """The statement that ran; None if neither its text nor its identifier is known."""

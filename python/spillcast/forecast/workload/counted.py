@@ -1,6 +1,6 @@
 """The workload of counts, with the times of today's storage if their temp I/O was not timed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from typing import Protocol
@@ -95,7 +95,7 @@ def timed_on(counts: Counts, storage: Storage) -> Counts:
     if shared is not None:
         loads = loads_on(counts, storage)
     mean_ns = {load.op: round(load.mean_s * 1e9) for load in loads}
-    timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
+    timed = replace(_with_mean_ns(counts, mean_ns), timed_on=storage.name)
     if shared is not None:
         shared = feasible_processes(shared, counts.elapsed_s, timed.total_s)
         timed = replace(timed, processes_bounds=shared, processes=middle_processes(shared))
@@ -121,7 +121,7 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
     )
     mean_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
     return replace(
-        counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
+        _with_mean_ns(counts, dict.fromkeys(OPS, mean_ns)),
         time_bounds=time,
         timed_on=name,
         counts_follow_time=False,
@@ -129,6 +129,15 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
         processes_bounds=None,
         io_bounds=None,
     )
+
+
+def _with_mean_ns(counts: Counts, mean_ns: Mapping[str, int]) -> Counts:
+    """The same operations with this mean latency by op; 0 for an op that is not given."""
+    reads, writes = (
+        replace(of_op, total_ns=mean_ns.get(op, 0) * of_op.count)
+        for op, of_op in zip(OPS, (counts.reads, counts.writes), strict=True)
+    )
+    return replace(counts, reads=reads, writes=writes)
 
 
 def workload_of_counts(counts: Counts) -> Workload:
