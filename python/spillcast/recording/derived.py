@@ -206,7 +206,10 @@ def parts_of(recording: Recording) -> list[Recording]:
     if (sample := recording.sample) is None:
         return []
     part_of_slice = np.array(sample.windows) % PARTS
-    slice_of_wait = slice_numbers(sample.slices_s, recording.waits["start_ns"].values) - 1
+    begin_ns = [begin for begin, _ in recording.slices_ns]
+    start_ns = recording.waits["start_ns"].values
+    # A wait at an edge belongs to the later slice.
+    slice_of_wait = np.searchsorted(begin_ns, start_ns, side="right") - 1
     recordings = []
     for part in range(PARTS):
         waits = recording.waits.filter(part_of_slice[slice_of_wait] == part)
@@ -219,16 +222,6 @@ def parts_of(recording: Recording) -> list[Recording]:
         )
         recordings.append(recording.with_waits(waits, part_sample))
     return recordings
-
-
-def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Integers) -> Integers:
-    """The number of the slice in which each ``start_ns`` lies: from 1, or 0 before the first.
-
-    ``slices_s`` are the start and end of each slice, in order.
-    """
-    # A row at an edge belongs to the later slice; seconds are rounded to whole ns.
-    begin_ns = np.round([begin_s * 1e9 for begin_s, _ in slices_s])
-    return np.searchsorted(begin_ns, start_ns, side="right")
 
 
 def _slices_ns(recording: Recording, rows: int) -> tuple[Integers, list[int]]:

@@ -27,13 +27,12 @@ from spillcast.forecast.workload.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
 from spillcast.recording.completeness import (
-    CaptureCheck,
     contradictions_of,
     large_other_io,
     unrecognised,
     unspilled,
 )
-from spillcast.recording.derived import MISSING_BYTES, slice_numbers
+from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, TempOperations
 from spillcast.tables import Table
@@ -69,8 +68,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         from spillcast.evidence.postgres.spills import recorded_plan
 
         planned, plan = recorded_plan(recording)
-    contradictions, missed_spill = contradictions_of(recording, planned), unrecognised(recording)
-    quality = _quality(meta, contradictions, missed_spill, wakings_seen=recording.work.wakings_seen)
+    quality = _quality(recording, planned)
     stalled_s = meta.memory.stalled_s or 0.0
     return Workload(
         name=recording.path.name,
@@ -168,14 +166,10 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     )
 
 
-def _quality(
-    meta: Meta,
-    contradictions: Sequence[CaptureCheck],
-    missed_spill: str | None,
-    *,
-    wakings_seen: bool,
-) -> Quality:
-    capture, mean_s = meta.capture, meta.temp.total_s / max(meta.temp.operations, 1)
+def _quality(recording: Recording, planned: Mapping[str, int]) -> Quality:
+    """The weaknesses of a recording, whose plan counts the ``planned`` temp blocks by op."""
+    meta, capture = recording.meta, recording.meta.capture
+    mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
     # Page faults of known duration are data reads, a term of the forecast.
     faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
     if faults * mean_s <= SHARE_REPORTED * meta.elapsed_s:
@@ -185,13 +179,13 @@ def _quality(
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=contradictions,
+        contradictions=contradictions_of(recording, planned),
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,
-        unrecognised=missed_spill,
+        unrecognised=unrecognised(recording),
         other_io_s=meta.other_io.total_s if large_other_io(meta) else None,
-        wakings_seen=wakings_seen,
+        wakings_seen=recording.work.wakings_seen,
         all_waits=meta.raw.whole,
     )
 
@@ -309,11 +303,11 @@ def _share_read_by_others(recording: Recording) -> float:
 def _io_ns_by_stretch(recording: Recording) -> Floats:
     """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
     if recording.meta.raw.slices_of_all:
-        slices_s = recording.meta.raw.slices_s or ()
+        begin_ns = [begin for begin, _ in recording.whole.slices_ns]
         rows = recording.temp_columns("start_ns", "elapsed_ns", "op")
         # A wait that began before the first slice ended within it.
-        number = np.maximum(slice_numbers(slices_s, rows["start_ns"].to_numpy()) - 1, 0)
-        stretches, io_ns = len(slices_s), rows["elapsed_ns"].to_numpy()
+        number = np.searchsorted(begin_ns[1:], rows["start_ns"].to_numpy(), side="right")
+        stretches, io_ns = len(begin_ns), rows["elapsed_ns"].to_numpy()
     else:
         rows = recording.temp_seconds
         last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
