@@ -122,8 +122,6 @@ def documents_of(text: str) -> list[dict[str, Any]]:
             documents = _plans_of(list(json_values(text, '"Plan"')))
         except EvidenceDamaged as error:
             cut = error
-    elif '"Node Type"' in text:
-        documents = _nodes_alone(text)
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0]) for match in _XML.finditer(text)]
         if text.count("<explain") > len(documents):
@@ -133,7 +131,7 @@ def documents_of(text: str) -> list[dict[str, Any]]:
         documents = _plans_of(_block(lines, 0)[0])
     lines = text.split("\n")
     if not documents:
-        documents = documents_of_text(lines)
+        documents = documents_of_text(lines) or _nodes_alone(text)
     elif OF_NODE.search(text) and any(map(begins_plan, lines)):
         # Text beside a plan may quote single nodes, without details.
         plans = documents_of_text(lines)
@@ -269,7 +267,7 @@ def _nodes_alone(text: str) -> list[dict[str, Any]]:
     """Plans of the nodes in JSON that a text has without the rest of their plans."""
     values = list[Any]()
     with suppress(EvidenceDamaged):
-        values = list(json_values(text, '"Node Type"'))
+        values = list(json_values(text, '"Node Type"')) if '"Node Type"' in text else []
     nodes = [value for value in values if isinstance(value, dict) and "Node Type" in value]
     lacks = ["Excerpt" if "Parent Relationship" in node else "Cut" for node in nodes]
     return [{"Plan": node, lack: True} for node, lack in zip(nodes, lacks, strict=True)]

@@ -204,9 +204,9 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
     texts = _without_json(lines)
     more = (text for text, _ in texts if isinstance(text, str))
     for line, at in texts:
-        is_full = entry is None or len(entry.lines) + len(below) > LINES_MAX
+        has_room = entry is not None and len(entry.lines) + len(below) <= LINES_MAX
         if isinstance(line, str) and line.startswith("\t") and _QUOTED.match(line) is None:
-            if entry is not None and not is_full:
+            if entry and has_room:
                 entry.lines.append(line[1:])
             continue
         if isinstance(line, LogEntry):
@@ -222,7 +222,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry.at = entry.at or at
         elif isinstance(line, str) and _is_of_other(line, head):
             pass
-        elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
+        elif isinstance(line, str) and entry and has_room:
             # Removes the prefixes of shipper and server.
             text = line if line.startswith("\t") else _without_prefix(line, head)
             if text.startswith("\t"):

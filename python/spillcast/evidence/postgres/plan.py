@@ -146,7 +146,7 @@ def picked(documents: Sequence[dict[str, Any]], selection: Selection) -> dict[st
     distinct = {
         (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
     }
-    is_run = any("Actual Loops" in document["Plan"] for document in documents)
+    is_run = spilling or any("Actual Loops" in document["Plan"] for document in documents)
     if selection.item is None and ((is_log and len(distinct) < 2) or not is_run):
         return (spilling or list(documents))[0]
     items = [
@@ -176,7 +176,8 @@ def counts_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(None, HINT):
-        if "Actual Loops" in document["Plan"] and not document["Plan"].keys() >= {*TEMP_BLOCKS}:
+        has_run = elapsed_s is not None or "Actual Loops" in document["Plan"]
+        if has_run and not document["Plan"].keys() >= {*TEMP_BLOCKS}:
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
             raise EvidenceIncomplete("without BUFFERS, or cut: its first node has no temp blocks")

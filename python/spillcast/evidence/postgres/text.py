@@ -45,7 +45,7 @@ _IS_BETWEEN = re.compile(r"EXPLAIN|[\W_]+|\([^()]*\)")
 #: Nodes of Citus whose children are the plan of another statement: a task, a distributed subplan.
 CITUS_STATEMENTS = ("Task", "Distributed")
 #: Sizes that a process of a node has once.
-_SIZES = {"Sort Space Used", "Peak Memory Usage"}
+_SIZES = {"Sort Space Type", "Sort Space Used", "Peak Memory Usage"}
 _TEMP_IO = (*TEMP_BLOCKS, "Temp I/O Read Time", "Temp I/O Write Time")
 
 
