@@ -43,7 +43,7 @@ def test_a_bar_that_closes_a_table_is_not_part_of_its_values(statements_of):
 def test_an_export_too_long_for_memory_is_refused(tmp_path):
     (path := tmp_path / "rows.csv").write_text("calls,temp_blks_written\n")
     with path.open("a") as file:
-        file.truncate(21 << 20)
+        file.truncate(65 << 20)
     with pytest.raises(FileTooLarge):
         read_rows(path)
 

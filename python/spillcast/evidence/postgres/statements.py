@@ -58,7 +58,7 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
 #: several statements may then share it.
 _ROUNDED = re.compile(r"[^\w-]|^-*$")
 #: The server keeps 5,000 statements by default. Rows take up to 20 times the memory of their text.
-_BYTES_MAX, _LINES_MAX = 20 << 20, 1_000_000
+_BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 _SHORTER = "export those that spill: select * from pg_stat_statements where temp_blks_written > 0"
