@@ -10,7 +10,7 @@ limit, which a plan reaches at the same row in each run. Previous runs measure t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from math import log
+from math import hypot, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import PreviousRun
 from spillcast.forecast.workload.counted import counted_loads
 from spillcast.forecast.workload.load import Load, mean_latency_s, moved_bytes, operations
-from spillcast.forecast.workload.recorded import MAX_SPREAD, recorded_loads
+from spillcast.forecast.workload.recorded import recorded_loads
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.meta import CALLS_FILE, ESTIMATE_FILE, NO_ENGINE, ObservedEngine
@@ -121,14 +121,24 @@ def query_text(engine: ObservedEngine) -> str:
     return " ".join(text.split()).rstrip(";").lower()
 
 
+#: Largest spread of the spills of one query (standard deviation of the logarithm).
+MAX_SPREAD = 1.0
 #: Weight of the relation of memory and spill, in runs.
 RELATION_RUNS = 2
 
 
-def spill_spread(
-    relation: float | None, memory_bytes: int | None, runs: Sequence[Sequence[Load]]
-) -> SpillSpread | None:
+def recorded_spread(recording: Recording) -> float | None:
+    """The spread by the spill's relation to memory; None if unknown or without a shared limit."""
+    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
+    if recording.meta.server is not None or not memory or not spill:
+        return None
+    far, share = calibrated().spill_spread[recording.work.threads > 1]
+    return min(hypot(far, share * memory / spill), MAX_SPREAD)
+
+
+def spill_spread(recording: Recording, runs: Sequence[Sequence[Load]]) -> SpillSpread | None:
     """The spread of the spill, by its relation to memory and the loads of runs, this run first."""
+    relation = recorded_spread(recording)
     written = [moved_bytes(loads, "write") for loads in runs]
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
     degrees, squares = len(logs) - 1, float(len(logs) * logs.var()) if len(logs) else 0.0
@@ -142,7 +152,7 @@ def spill_spread(
         spread=spread,
         added=max(spread**2 - usual**2, 0.0) ** 0.5,
         written_bytes=written[0],
-        memory_bytes=None if relation is None else memory_bytes,
+        memory_bytes=None if relation is None else recording.meta.memory.peak_rss_bytes,
         runs=len(logs),
     )
 

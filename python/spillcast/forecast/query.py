@@ -16,7 +16,7 @@ from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import WHOLE_MIN, Workload
 from spillcast.forecast.workload.counted import with_origin, workload_of_counts
 from spillcast.forecast.workload.load import moved_bytes
-from spillcast.forecast.workload.recorded import part_workload, recorded_spread, recorded_workload
+from spillcast.forecast.workload.recorded import part_workload, recorded_workload
 from spillcast.forecast.workload.resources import memory_ns
 from spillcast.gate import reading
 from spillcast.recording import OPS, Recording
@@ -77,7 +77,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     if meta.ended_early:
         workload = _extrapolated(workload, recording, question)
     else:
-        workload = _among_other_runs(workload, recorded_spread(recording), meta, question.known)
+        workload = _among_other_runs(workload, recording, question.known)
     workload = replace(workload, kind=_kind(workload, meta))
     parts = [part_workload(workload, part) for part in parts_of(recording)]
     return replace(workload, sample_parts=parts)
@@ -111,10 +111,10 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
 
 
 def _among_other_runs(
-    workload: Workload, relation: float | None, meta: Meta, hints: RemainingWorkHints
+    workload: Workload, recording: Recording, hints: RemainingWorkHints
 ) -> Workload:
     """The workload with the spread of its spill and the CPU time of previous runs of its query."""
-    others, unused = hints.runs_of(meta.engine)
+    others, unused = hints.runs_of(recording.engine)
     runs = [workload.loads, *map(run_loads, others)]
     previous, threads = previous_runs(others, workload.loads), workload.threads
     cpu = replace(workload.cpu, previous_runs=previous)
@@ -125,7 +125,7 @@ def _among_other_runs(
     return replace(
         workload,
         unused_hints=unused,
-        spill_spread=spill_spread(relation, meta.memory.peak_rss_bytes, runs),
+        spill_spread=spill_spread(recording, runs),
         cpu=cpu,
         threads=threads,
     )

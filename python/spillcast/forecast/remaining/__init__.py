@@ -8,7 +8,13 @@ from typing import Any
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.previous_runs import HistoryFile, read_history, reason_against, run_loads
+from spillcast.forecast.previous_runs import (
+    HistoryFile,
+    read_history,
+    reason_against,
+    recorded_spread,
+    run_loads,
+)
 from spillcast.forecast.remaining.progress import (
     CALLS_SOURCE,
     ELAPSED,
@@ -20,7 +26,7 @@ from spillcast.forecast.remaining.progress import (
     QueryProgress,
 )
 from spillcast.forecast.workload.load import moved_bytes, total_s
-from spillcast.forecast.workload.recorded import recorded_spread, recorded_threads
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine

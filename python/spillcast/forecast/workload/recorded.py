@@ -6,7 +6,6 @@ from math import hypot
 
 import numpy as np
 
-from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
 from spillcast.errors import NotSpilled
 from spillcast.forecast.workload import (
@@ -39,8 +38,6 @@ from spillcast.tables import Table
 
 #: The seconds of a single recorded stretch are merged into at most this many rows.
 STRETCHES_MAX = 1000
-#: Largest spread of the spills of one query (standard deviation of the logarithm).
-MAX_SPREAD = 1.0
 #: Share of the cost of observing a temp call within its timed interval, and its standard error.
 INSIDE = 0.5
 INSIDE_ERROR = 0.25
@@ -113,15 +110,6 @@ def part_workload(workload: Workload, part: Recording) -> Workload:
         capture_overhead=capture_overhead(part, loads),
         compression=compression(part, loads),
     )
-
-
-def recorded_spread(recording: Recording) -> float | None:
-    """The spread by the spill's relation to memory; None if unknown or without a shared limit."""
-    memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
-    if recording.meta.server is not None or not memory or not spill:
-        return None
-    far, share = calibrated().spill_spread[recording.work.threads > 1]
-    return min(hypot(far, share * memory / spill), MAX_SPREAD)
 
 
 def recorded_loads(recording: Recording) -> list[Load]:
