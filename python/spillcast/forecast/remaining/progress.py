@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from spillcast.columns import Flags, Floats, Integers
 from spillcast.recording import OPS, Recording
-from spillcast.recording.observed import EarlierWork
+from spillcast.recording.meta import Meta
+from spillcast.recording.observed import EarlierWork, SizedFile
 from spillcast.stats import NORMAL_95
 from spillcast.tables import Table
 
@@ -176,11 +177,11 @@ def progress_of(recording: Recording, overlap: float) -> QueryProgress | None:
 
     ``overlap`` is that of a QueryProgress.
     """
-    waits, raw = recording.temp_waits, recording.meta.raw
+    meta, raw, waits = recording.meta, recording.meta.raw, recording.temp_waits
     some_missing = raw.rows < raw.rows_seen
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
         return None
-    rows = _Rows.of(recording, waits, some_missing=some_missing)
+    rows = _Rows.of(waits, recording.elapsed_s, raw.slices_s if some_missing else None)
     kept = {op: rows.moved(op) for op in OPS}
     moved = kept
     if some_missing:
@@ -188,16 +189,17 @@ def progress_of(recording: Recording, overlap: float) -> QueryProgress | None:
         seconds = recording.temp_seconds
         by_op = {op: float(seconds["bytes"].values[seconds["op"].equals(op)].sum()) for op in OPS}
         moved = {op: max(kept[op], by_op[op]) if kept[op] else 0.0 for op in OPS}
-    files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
+    times = {op: moved[op] / max(kept[op], 1.0) for op in OPS}
+    files = _unread(meta, waits, _ends_ns(recording.temp_changes), times)
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
-    before_s, counted = _before(recording)
+    before_s, counted = _before(meta)
     earlier = max(moved["write"] - files.written_since, 0.0)
     before, error = _written_before(counted, files, earlier, before_s, rates)
     rest_before_s = None
-    if counted is not None and (cpu_s := recording.meta.cpu_s):
+    if counted is not None and (cpu_s := meta.cpu_s):
         # Time outside temp I/O is proportional to CPU time, as in the recording.
         io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
@@ -218,7 +220,7 @@ def progress_of(recording: Recording, overlap: float) -> QueryProgress | None:
         writes_at_full_rate=_at_full_rate(rows, late),
         overlap=overlap,
         ahead_s=ahead_s,
-        scans=list(_scans(recording, ahead_s)) if feeds else (),
+        scans=list(_scans(recording.waits, meta.inputs, ahead_s)) if feeds else (),
     )
 
 
@@ -234,11 +236,13 @@ class _Rows:
     elapsed_s: float
 
     @classmethod
-    def of(cls, recording: Recording, waits: Table, *, some_missing: bool) -> "_Rows":
+    def of(
+        cls, waits: Table, elapsed_s: float, slices_s: Sequence[tuple[float, float]] | None
+    ) -> "_Rows":
         start_s, latency_s = (waits[name].values / 1e9 for name in ("start_ns", "elapsed_ns"))
-        end_s, elapsed_s = start_s + latency_s, recording.elapsed_s
-        if some_missing:
-            edges = np.array(recording.meta.raw.slices_s)
+        end_s = start_s + latency_s
+        if slices_s is not None:
+            edges = np.array(slices_s)
             before_s = np.concatenate([[0.0], np.cumsum(edges[:, 1] - edges[:, 0])])
             at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
             end_s = before_s[at] + np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]
@@ -309,13 +313,13 @@ def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
     return not slowed and late["write"] >= MIN_WRITES_PER_READ * late["read"]
 
 
-def _before(recording: Recording) -> tuple[float, EarlierWork | None]:
+def _before(meta: Meta) -> tuple[float, EarlierWork | None]:
     """Elapsed time (s) of the query before the recording, and the kernel's counts until then.
 
     A process's query starts when the process starts to work. The counts are None unless they cover
     only the query, because its process or session started with it.
     """
-    meta, counted = recording.meta, recording.meta.before
+    counted = meta.before
     if meta.server is not None:
         before_s = meta.server.before_recording_s
         alone = counted is not None and counted.ran_s < ONLY_QUERY_FACTOR * before_s + ONLY_QUERY_S
@@ -363,10 +367,11 @@ STRAY_SHARE_MAX = 0.01
 MAX_BACKWARD = 0.1
 
 
-def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
+def _unread(
+    meta: Meta, waits: Table, ended_ns: Mapping[str, int], times: Mapping[str, float]
+) -> Unread:
     """Unread bytes of the temp files; ``times`` is bytes moved over bytes in kept waits, by op."""
-    held = {sized.file: float(sized.bytes) for sized in recording.meta.temp_before}
-    waits, raw = recording.temp_waits, recording.meta.raw
+    held, raw = {sized.file: float(sized.bytes) for sized in meta.temp_before}, meta.raw
     if raw.slices_s and raw.rows == raw.rows_seen:
         # The sizes of files are known at the start of the last burst.
         began_ns = round(raw.slices_s[-1][0] * 1e9)
@@ -374,7 +379,6 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     write = waits["op"].equals("write")
     offset, start_ns = waits["offset"].filled(0), waits["start_ns"].values
     size = waits["bytes"].filled(0) * np.where(write, times["write"], times["read"])
-    ended_ns = _ends_ns(recording)
     files = list[Unread]()
     groups = waits.group_by("file")
     for path, rows in zip(groups.keys["file"].to_pylist(), groups.rows(), strict=True):
@@ -387,9 +391,8 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     return Unread(*sums.tolist())
 
 
-def _ends_ns(recording: Recording) -> Mapping[str, int]:
+def _ends_ns(changes: Table) -> Mapping[str, int]:
     """The time (ns) at which each file was removed or truncated to 0 bytes."""
-    changes = recording.temp_changes
     event = changes["event"]
     truncated, removed = (
         event.isin(name for name in event.names if call in name) for call in ("truncate", "unlink")
@@ -437,9 +440,10 @@ _SEGMENT = re.compile(r"\.(\d+)$")
 _SEGMENT_BYTES = 1 << 30
 
 
-def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
-    """The ``scans`` of a QueryProgress, from the reads since ``after_s``."""
-    waits = recording.waits
+def _scans(
+    waits: Table, inputs: Sequence[SizedFile], after_s: float
+) -> Iterator[tuple[str, float, float]]:
+    """The ``scans`` of a QueryProgress over files of data, from the reads since ``after_s``."""
     known = waits["offset"].is_valid() & waits["file"].is_valid()
     later = waits["start_ns"].values >= round(after_s * 1e9)
     rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
@@ -447,7 +451,7 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
     offset, size = rows["offset"].values, rows["bytes"].filled(0)
     # The offset of each file in its table, and the size of each table.
     begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
-    for file in recording.meta.inputs:
+    for file in inputs:
         match = _SEGMENT.search(file.file)
         table = file.file[: match.start()] if match else file.file
         begin = int(match[1]) * _SEGMENT_BYTES if match else 0
