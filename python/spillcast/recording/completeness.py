@@ -190,8 +190,7 @@ def checks_of(recording: Recording, planned: Mapping[str, int]) -> list[CaptureC
     meta, query = recording.meta, recording.meta.server
     if not meta.captured or query is None or query.ended_by != "query" or query.before_recording_s:
         return []
-    by_plan, by_looks = _by_plan(recording, planned), _by_looks(recording, query)
-    return [*by_plan, *by_looks, *_by_processes(recording, query)]
+    return [*_by_plan(recording, planned), *_by_server(recording, query)]
 
 
 def contradictions_of(recording: Recording, planned: Mapping[str, int]) -> list[CaptureCheck]:
@@ -212,27 +211,19 @@ def _by_plan(recording: Recording, planned: Mapping[str, int]) -> Iterator[Captu
         yield CaptureCheck(quantity, recorded, expected, f"in {PLAN_FILE}", apart=BLOCK_MARGIN)
 
 
-def _by_looks(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
-    """Compare with the server's list of temp files during the query."""
+def _by_server(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
+    """Compare with the server's list of temp files during the query, and with its processes."""
     source = "in the server's list of temp files"
     if peak_bytes := sum(space.peak_bytes for space in query.temp_files):
         written = recording.written_bytes.temp
         quantity = "bytes written to temp files"
         yield CaptureCheck(quantity, written, peak_bytes, source, at_least=True, is_bytes=True)
-    if (peak_files := sum(space.peak_files for space in query.temp_files)) and _complete(recording):
+    # Files and processes are only counted in all single waits of the run.
+    if recording.sample is not None or not recording.meta.raw.whole:
+        return
+    if peak_files := sum(space.peak_files for space in query.temp_files):
         files = len(recording.temp_columns("file")["file"].unique())
         yield CaptureCheck("temp files", files, peak_files, source, at_least=True)
-
-
-def _by_processes(recording: Recording, query: RecordedQuery) -> Iterator[CaptureCheck]:
-    """Compare the attached processes with the processes that have rows."""
-    workers = {worker.pid for worker in query.workers}
-    if not workers or not _complete(recording):
-        return
-    with_rows = workers & set(recording.waits["session"].unique())
-    yield CaptureCheck("parallel workers with waits", len(with_rows), len(workers), "attached")
-
-
-def _complete(recording: Recording) -> bool:
-    """Whether the recording has all single waits of the run in memory or on disk."""
-    return recording.sample is None and recording.meta.raw.whole
+    if workers := {worker.pid for worker in query.workers}:
+        with_rows = workers & set(recording.waits["session"].unique())
+        yield CaptureCheck("parallel workers with waits", len(with_rows), len(workers), "attached")

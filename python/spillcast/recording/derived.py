@@ -197,7 +197,7 @@ def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = 
             MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NOT_A_READ)
         )
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
-    sample = SelectedWaits(recording, len(waits), slices_s, windows, held_bytes)
+    sample = SelectedWaits(recording, slices_s, windows, held_bytes)
     return recording.with_waits(waits, sample)
 
 
@@ -216,7 +216,6 @@ def parts_of(recording: Recording) -> list[Recording]:
         slices = np.flatnonzero(part_of_slice == part).tolist()
         part_sample = replace(
             sample,
-            rows=len(waits),
             slices_s=[sample.slices_s[number] for number in slices],
             windows=[sample.windows[number] for number in slices],
         )

@@ -61,7 +61,6 @@ class SelectedWaits:
 
     #: The recording with all waits.
     whole: "Recording"
-    rows: int
     #: Start and end (s) of each stretch of the run whose waits were all selected.
     slices_s: Sequence[tuple[float, float]]
     #: The number of the window that each slice belongs to.

@@ -181,7 +181,7 @@ def progress_of(recording: Recording, overlap: float) -> QueryProgress | None:
     some_missing = raw.rows < raw.rows_seen
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
         return None
-    rows = _Rows.of(waits, recording.elapsed_s, raw.slices_s if some_missing else None)
+    rows = _Rows.of(waits, recording.elapsed_s, np.array(raw.slices_s) if some_missing else None)
     kept = {op: rows.moved(op) for op in OPS}
     moved = kept
     if some_missing:
@@ -236,13 +236,11 @@ class _Rows:
     elapsed_s: float
 
     @classmethod
-    def of(
-        cls, waits: Table, elapsed_s: float, slices_s: Sequence[tuple[float, float]] | None
-    ) -> "_Rows":
+    def of(cls, waits: Table, elapsed_s: float, edges: Floats | None) -> "_Rows":
+        """Operations of the entire recorded time, or of slices with these ``edges`` (s)."""
         start_s, latency_s = (waits[name].values / 1e9 for name in ("start_ns", "elapsed_ns"))
         end_s = start_s + latency_s
-        if slices_s is not None:
-            edges = np.array(slices_s)
+        if edges is not None:
             before_s = np.concatenate([[0.0], np.cumsum(edges[:, 1] - edges[:, 0])])
             at = np.clip(np.searchsorted(edges[:, 0], start_s, side="right") - 1, 0, len(edges) - 1)
             end_s = before_s[at] + np.clip(end_s, edges[at, 0], edges[at, 1]) - edges[at, 0]

@@ -91,7 +91,7 @@ def recorded_workload(recording: Recording, *, rehearsed: bool) -> Workload:
         plan=plan,
         sample=None
         if sample is None
-        else WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
+        else WaitSample(recording.waits.num_rows, meta.raw.rows, len(sample.slices_s)),
     )
 
 
