@@ -107,7 +107,10 @@ impl Emulation {
         self.detach();
         match self.is_mounted()? {
             false => Ok(()),
-            true => Err(at(&self.mountpoint, "still mounted; `umount -l` it")),
+            true => Err(at(
+                &self.mountpoint,
+                "still mounted; detach it with `fusermount3 -u -z`, or as root with `umount -l`",
+            )),
         }
     }
 
