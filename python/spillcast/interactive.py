@@ -63,17 +63,10 @@ class Run:
     def __enter__(self) -> Self:
         """Start the recording. InputError with a remedy if no source can observe the process."""
         force = "force" if self._force else ""
-        observer = [
-            sys.executable,
-            "-P",
-            "-c",
-            _OBSERVER,
-            str(os.getpid()),
-            str(self.output),
-            force,
-        ]
+        python = [sys.executable, "-P", "-c"]
+        observer = [*python, _OBSERVER, str(os.getpid()), str(self.output), force]
         self._observer = subprocess.Popen(
-            [sys.executable, "-P", "-c", _STARTER, *observer, *self._temp],
+            [*python, _STARTER, *observer, *self._temp],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

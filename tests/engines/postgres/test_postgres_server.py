@@ -18,12 +18,14 @@ from postgres_rig import of_debian, private_server
 from spillcast.engines.postgres.lab import PostgresLab
 from spillcast.engines.postgres.server import embedded, make_cluster, serve
 from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing
+from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.workspace import workspace
 
 INSTALLATIONS = [embedded(), *nightly(*of_debian())]
 SERVE = """
 import sys, time
 from spillcast.engines.postgres.server import make_cluster, serve
+from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.workspace import workspace
 with workspace() as room, serve(make_cluster(room)) as server:
     print(room, server.pid, flush=True)
@@ -55,8 +57,13 @@ def test_the_locale_of_the_terminal_does_not_matter(monkeypatch, locale):
 def test_its_directory_may_have_any_name():
     with workspace() as place:
         (room := place / "it's a \\disk").mkdir(0o711)
-        with serve(make_cluster(room)) as server, server.connect() as connection:
+        preload = {"LD_PRELOAD": str(PRELOAD_LIBRARY)}
+        with (
+            serve(make_cluster(room), environment=preload) as server,
+            server.connect() as connection,
+        ):
             assert connection.execute("select 1").fetchone() == (1,)
+            assert PRELOAD_LIBRARY.name in Path(f"/proc/{server.pid}/maps").read_text()
 
 
 def test_a_directory_that_the_server_refuses_is_an_error():

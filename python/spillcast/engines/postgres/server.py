@@ -223,8 +223,9 @@ def _for_server(environment: Mapping[str, str], home: Path) -> tuple[dict[str, s
             descriptors.append(int(descriptor[1]))
             usable[name] = f"/proc/self/fd/{descriptor[1]}"
         if name == "LD_PRELOAD":
-            libraries = [shutil.copy(path, home) for path in value.split(":") if path]
-            usable[name] = ":".join(map(str, libraries))
+            libraries = [Path(shutil.copy(path, home)) for path in value.split(":") if path]
+            # Relative to the server's directory, whose name may have blanks.
+            usable[name] = ":".join(f"./{library.name}" for library in libraries)
     return usable, descriptors
 
 
