@@ -15,7 +15,7 @@ from bench.result import SPILLCAST
 
 ROOT = Path(__file__).parents[1]
 #: Where cargo puts what it builds.
-BUILDS = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+BUILDS = ROOT / os.environ.get("CARGO_TARGET_DIR", "target")
 BUILD = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "spillcast-core"]
 EXAMPLES = ["--example", "observed", "--example", "attach"]
 #: The path of a recording in the directory of a benchmark.

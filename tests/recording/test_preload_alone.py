@@ -9,14 +9,7 @@ import time
 from pathlib import Path
 
 import spillcast
-from harness import (
-    account_of,
-    check_rows,
-    completed,
-    spill_in,
-    spillcast_command,
-    until,
-)
+from harness import account_of, check_rows, completed, spill_in, spillcast_command, until
 
 #: Reads a block as often as each number on stdin says.
 READS = """
