@@ -20,6 +20,7 @@ from spillcast.cache.evidence import read_requests
 from spillcast.evidence.open import read_figures
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.collected import read_statistics
+from spillcast.evidence.oracle.report_tables import bar_tables
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
@@ -156,6 +157,10 @@ def statspack(count):
     return report.replace(line, line + more)
 
 
+def rows_without_rules(count):
+    return "".join(f"|  {at} | HASH JOIN |\n" for at in range(count))
+
+
 def lines_of_monitor(write):
     return lambda count: write([*monitor_reports.LINES, *[monitor_reports.LINES[3]] * count])
 
@@ -215,6 +220,10 @@ READERS = {
     "awr": ("x.txt", text(statements_of_awr(oracle_reports.awr)), figures_of(), 300),
     "awr-html": ("x.html", text(statements_of_awr(oracle_reports.awr_html)), figures_of(), 100),
     "statspack": ("x.txt", text(statspack), figures_of("987654321"), 1_500),
+    "bars": (
+        "x.txt", text(rows_without_rules),
+        lambda path: list(bar_tables(path.read_text().splitlines())), 5_000,
+    ),
     "monitor-text": (
         "x.txt", text(lines_of_monitor(monitor_reports.text)), figures_of(None), 500,
     ),

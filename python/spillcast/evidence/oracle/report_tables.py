@@ -340,8 +340,10 @@ def bar_tables(lines: Sequence[str], first: int = 0) -> Iterator[ReportTable]:
                 raise EvidenceDamaged("it is cut at its right edge: no bar ends its heading")
             if heading:
                 table = ReportTable(_names(heading, bars), at - len(heading))
+        elif table is None and is_row:
+            heading.append(line)
         elif table is None:
-            heading = [*heading, line] if is_row else [] if line.strip() else heading
+            heading = [] if line.strip() else heading
         elif table.cells and (is_rule or (in_markdown and not is_row)):
             table.last, in_markdown = at, False
             yield table

@@ -224,7 +224,7 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             pass
         elif isinstance(line, str) and entry and has_room:
             # Removes the prefixes of shipper and server.
-            text = line if line.startswith("\t") else _without_prefix(line, head)
+            text = _without_prefix(line, head)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
             elif not line.strip():

@@ -71,7 +71,7 @@ _OWN_FILE = re.compile(r"pgsql_tmp(\d+)\.\d+(?!\.(?:shared)?fileset)\b")
 _EXPLAINED = re.compile(
     r'^ *"?(?:Execution Time|Total runtime)"?: (\d[\d.,]*)', re.MULTILINE | re.I
 )
-#: Values of the first node of a plan that does not spill that answers show.
+#: What answers show of the first node of a plan that does not spill.
 _OF_FIRST = (
     *("Node Type", "Actual Loops", *TEMP_BLOCKS, "Local Read Blocks", "Local Written Blocks"),
     *("Local I/O Read Time", "Local I/O Write Time"),
@@ -247,7 +247,7 @@ def _check_same_run(text: str, calls_s: Sequence[float]) -> None:
 
 
 def _counts_no_temp(first: Mapping[str, Any]) -> bool:
-    """Whether a plan, by its first node, counts temp blocks and has none, also in other nodes."""
+    """Whether the plan below a first node counts temp blocks, and no node has any."""
     if any(first.get(name) != 0 for name in TEMP_BLOCKS) or "Actual Loops" not in first:
         return False
     with suppress(InputError), reading():

@@ -47,6 +47,8 @@ _CONDITION = re.compile(
 _TYPE = re.compile(
     r"[A-Z*](?>[\w /*,.$-]++|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
+_NAMED_SCAN = re.compile(r"(CTE|WorkTable) Scan on (\S+)")
+_JOIN = re.compile(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)")
 WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: Figures of a spill: a line with such figures must be understood, not skipped.
 FIGURES = re.compile(
@@ -141,10 +143,6 @@ def bare_node_of(line: str, *, is_first: bool = False) -> tuple[int, bool, dict[
     if bare is None or OF_NODE.search(line) or FIGURES.search(line):
         return None
     return len(bare["indent"]), not is_first, _kind(bare["name"])
-
-
-_NAMED_SCAN = re.compile(r"(CTE|WorkTable) Scan on (\S+)")
-_JOIN = re.compile(r"(Hash|Merge)(?: .*)? Join$|(Nested Loop)")
 
 
 def _kind(name: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
         is_abridged = is_open and LINES_LEFT_OUT.match(line) is not None
         if node is None:
             bare = bare_node_of(line, is_first=not is_open)
-            node = bare if is_open or _has_detail(line, below) else None
+            node = bare if is_open or (bare and _has_detail(line, below)) else None
             is_abridged |= node is not None
         is_child = is_open and node is not None and plans[-1].has_child(node[0], above)
         if node is not None and not is_child and (not is_open or not node[1]):
