@@ -432,6 +432,11 @@ def test_of_two_nodes_with_sizes_none_is_picked(plan_of, plans):
         plan_of(plans.replace("800kB", "9000kB", 1), elapsed_s=2.0)
 
 
+def test_temp_blocks_that_a_node_wrote_are_read_without_actual_rows(plan_of):
+    node = {"Node Type": "Sort", "Temp Written Blocks": 100}
+    assert plan_of(json.dumps([{"Plan": node}]), elapsed_s=2.0).writes.count == 100
+
+
 def test_a_plan_is_read_beside_one_of_its_nodes_in_json(plan_of):
     node = {"Node Type": "Seq Scan", "Actual Rows": 9, "Actual Loops": 1, "Actual Total Time": 1.0}
     assert plan_of(f"{json.dumps(node)}\n\n{TEXT_PLAN}").writes == plan_of(TEXT_PLAN).writes

@@ -268,9 +268,8 @@ def _nodes_alone(text: str) -> list[dict[str, Any]]:
     values = list[Any]()
     with suppress(EvidenceDamaged):
         values = list(json_values(text, '"Node Type"')) if '"Node Type"' in text else []
-    nodes = [value for value in values if isinstance(value, dict) and "Node Type" in value]
-    lacks = ["Excerpt" if "Parent Relationship" in node else "Cut" for node in nodes]
-    return [{"Plan": node, lack: True} for node, lack in zip(nodes, lacks, strict=True)]
+    nodes = (value for value in values if isinstance(value, dict) and "Node Type" in value)
+    return [{"Plan": n, "Excerpt" if "Parent Relationship" in n else "Cut": True} for n in nodes]
 
 
 def _of_xml(text: str) -> dict[str, Any]:

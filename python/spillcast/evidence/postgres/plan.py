@@ -176,8 +176,9 @@ def counts_of_plan(
     if isinstance(document, list):
         document = document[0]
     with reading(None, HINT):
-        has_run = elapsed_s is not None or "Actual Loops" in document["Plan"]
-        if has_run and not document["Plan"].keys() >= {*TEMP_BLOCKS}:
+        if not document["Plan"].keys() >= {*TEMP_BLOCKS} and (
+            "Actual Loops" in document["Plan"] or (elapsed_s and not blocks_of(document["Plan"]))
+        ):
             if none_spilled(document):
                 raise NoTempIo("this query does not spill: no node needs temp files", _OF_FUNCTIONS)
             raise EvidenceIncomplete("without BUFFERS, or cut: its first node has no temp blocks")
