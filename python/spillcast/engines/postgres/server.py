@@ -27,7 +27,6 @@ SUPERUSER = "postgres"
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
 STATEMENT_TIMEOUT_S = 10
-_NAMED = "run it as a user of /etc/passwd"
 #: The server has no other clients, and its data need not survive a crash.
 SETTINGS = {
     "listen_addresses": "",
@@ -240,7 +239,8 @@ def _user() -> str:
     if (user := os.geteuid()) != 0:
         with suppress(KeyError):
             return pwd.getpwuid(user).pw_name
-        raise PermissionDenied(f"PostgreSQL does not run as user {user}, who has no name", _NAMED)
+        problem = f"PostgreSQL does not run as user {user}, who has no name"
+        raise PermissionDenied(problem, "run it as a user of /etc/passwd")
     for name in ("postgres", "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name).pw_name
