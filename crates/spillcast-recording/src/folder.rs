@@ -88,7 +88,7 @@ impl PartialFolder {
         let janitor = janitor(&partial).inspect_err(|_| {
             let _ = fs::remove_dir(&partial);
         });
-        let janitor = Some(janitor.map_err(|error| Failure::io("sh", &error))?);
+        let janitor = Some(janitor.map_err(|error| Failure::io("/bin/sh", &error))?);
         Ok(PartialFolder { path: partial, _lock: lock, janitor })
     }
 }
