@@ -248,7 +248,7 @@ def test_an_ordinary_user(open_places):
 def test_a_missing_program_is_not_the_fault_of_the_directory(open_places):
     user = ordinary_user()
     command = ("emulate", open_places.temp, "--read", "2ms")
-    result = spillcast(*command, under=[*user, "env", "PATH=/none"])
+    result = spillcast(*command, under=[*user, "env", "FUSERMOUNT_PATH=/none"])
     assert str(open_places.temp) not in only_line(result, status=1)
 
 

@@ -89,8 +89,7 @@ def record_all_of_postgres(
         stack.callback(rows.discard)
         recorder = Recorder(None, options, sink=rows)
         recorder.prepare(server, "the server's processes", CALLS)
-        sessions = _AllSessions(recorder, rows, connection, server, folder)
-        notify(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
+        sessions = _AllSessions(recorder, rows, connection, server, folder, notify)
         return sessions.until_the_end(on_status)
 
 
@@ -160,9 +159,10 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         connection: Connection,
         server: int,
         folder: RecordingsFolder,
+        notify: Notify,
     ) -> None:
         super().__init__(recorder, ActivityQueries(connection, ALL, SHOWN_S))
-        self._rows, self._folder = rows, folder
+        self._rows, self._folder, self._server, self._notify = rows, folder, server, notify
         self._engine = engine_meta(connection, server, {})
         self._settings = ServerSettings.of(connection)
         #: Queries that have ended, but whose rows may not all have arrived.
@@ -177,6 +177,12 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             watch_memory=False,
         )
         self.sample(rate_hz=RATE_HZ, new_workers=Workers(server).new_workers)
+
+    def start(self) -> None:
+        super().start()
+        # Only from here on Ctrl-C keeps what was recorded.
+        observed = f"all processes of the server are observed from process {self._server} on"
+        self._notify(f"{observed}; Ctrl-C ends it")
 
     def ended(self, timeout_s: float) -> EndedBy | None:
         if self.recorder.target.wait(timeout_s):
