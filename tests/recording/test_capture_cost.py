@@ -156,7 +156,9 @@ def test_a_recording_states_its_cost(places, cache, name):
     switches_s = 0.0 if capture.switches is None else capture.switches * capture.switch_cost_s
     lost_s = capture.calls * capture.call_cost_s + switches_s
     assert capture.overhead_s == pytest.approx(lost_s)
-    assert 0 < capture.overhead_low_s <= capture.overhead_s <= capture.overhead_high_s
+    # Other work on the machine may hide the cost of single calls, so the lower bound may be 0.
+    assert 0 <= capture.overhead_low_s <= capture.overhead_s <= capture.overhead_high_s
+    assert capture.overhead_s > 0
     # The minimum memory of Python and Arrow.
     assert capture.tracer_cpu_s > 0
     assert 10 << 20 < capture.recorder_memory_bytes < 1 << 30
