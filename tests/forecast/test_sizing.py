@@ -282,9 +282,12 @@ def test_storage_that_saves_next_to_nothing_is_not_bought(tmp_path):
     cached = {"max_parallel_workers_per_gather": 0, "mean_ms": 45.0, "blocks": 1200}
     rows = [row(queryid, temp_ms=7.2, **cached) for queryid in (815, 816)]
     path = export(tmp_path / "statements.csv", 15, *rows)
-    sizing = size(statements_of([str(path)], Question(), None), load_prices(), free_memory_bytes=0)
+    statements = statements_of([str(path)], Question(), None)
+    sizing = size(statements, load_prices(), free_memory_bytes=0)
     assert sizing.frontier
     assert sizing.chosen is None
+    in_memory = size(statements, load_prices(), free_memory_bytes=1 << 40).frontier[0]
+    assert (in_memory.target, in_memory.elapsed_s) == ("tmpfs", pytest.approx(0.045, rel=0.01))
 
 
 def test_the_present_storage_gives_the_io_times_of_an_export(tmp_path):

@@ -221,7 +221,9 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
         known = calibrated()
         base_ns = {(op, pattern): known.memory_s * 1e9 for op in OPS for pattern in PATTERNS}
         groups = unloaded_groups(base_ns, 1e9 / known.memory_bytes_per_s)
-        if (times := search.times(Storage("tmpfs", ASSUMED, groups))) is not None:
+        # The page cache served recorded operations as fast as a tmpfs would.
+        source = replace(ASSUMED, uncached=True)
+        if (times := search.times(Storage("tmpfs", source, groups))) is not None:
             settings = {"memory": format_bytes(search.needed_bytes)}
             yield search.row("tmpfs", times, settings, 0.0, remark="while memory is free")
     if len(search.statements) > 1:
