@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.dataclasses import dataclass
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.recording import TEMP_EVENTS, Recording, is_like

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, islice
@@ -12,6 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from spillcast.columns import TEXT, ColumnValues
+from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
