@@ -90,7 +90,7 @@ def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):
     assert [file.elapsed_s for file in read_logs(path).temp] == [None]
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
+@cases(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
 def test_files_removed_at_the_same_time_belong_to_one_call(tmp_path, seconds, calls):
     """A temp file is split at 1 GiB, and continues in the next file."""
     moments = [f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:" for second in seconds]

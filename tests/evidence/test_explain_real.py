@@ -180,8 +180,8 @@ def test_json_rows_of_pg_stat_statements_are_read(server, statements_of):
         assert answer(item) == answer(counts_of_plan(explain(server, query, "format json")))
 
 
-@pytest.mark.parametrize("form", ["xml", "yaml"])
-@pytest.mark.parametrize("name", ["sort", "parallel sort", "common table"])
+@cases("form", ["xml", "yaml"])
+@cases("name", ["sort", "parallel sort", "common table"])
 def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
     query, before = QUERIES[name]
     path = tmp_path / "plan"
@@ -222,7 +222,7 @@ def test_output_decorated_by_psql_or_a_client_is_read(server, tmp_path):
         assert answer(read_plan(path)) == expected, name
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@cases("form", ["text", "json"])
 def test_a_log_of_auto_explain(server, tmp_path, form):
     expected = answer(counts_of_plan(explain(server, SORT, "format json")))
     path = tmp_path / "postgresql.log"

@@ -368,7 +368,7 @@ def test_statements_without_tabs_are_compared_beyond_a_blank_line(logs_of):
     assert {file.query for file in logs.temp} == {"-- report\nselect 1", "-- report\nselect 2"}
 
 
-@pytest.mark.parametrize(
+@cases(
     "line",
     [
         "->  Seq Scan on p{}  (cost=0.00..1.00 rows=9 width=8) (actual rows=9 loops=1)",

@@ -2,8 +2,7 @@
 
 import json
 
-import pytest
-
+from cases import cases
 from spillcast.evidence.postgres.logs import read_logs
 
 
@@ -37,7 +36,7 @@ SAME_CALL = (
 )
 
 
-@pytest.mark.parametrize(
+@cases(
     ("worker", "leader", "more", "calls"),
     [
         ("user=,db=", "user=u,db=d", "", 1),

@@ -52,7 +52,7 @@ def test_column_names_beside_the_title(figures):
     assert result.elapsed_s == pytest.approx(70_250, rel=1e-3)
 
 
-@pytest.mark.parametrize("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
+@cases("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
 def test_all_operations_with_work_areas_spill(figures, operation):
     text = report_disguises.xplan().replace("HASH JOIN         ", f"{operation:18.18}")
     assert figures(text).writes.count == -(-33668 // 31)
@@ -155,7 +155,7 @@ def test_monitor_does_not_use_db_time_as_elapsed_time(figures):
     assert result.processes == pytest.approx(4)
 
 
-@pytest.mark.parametrize("heading", ["**Global Information**", "GLOBAL INFORMATION:", ""])
+@cases("heading", ["**Global Information**", "GLOBAL INFORMATION:", ""])
 def test_monitor_reads_its_duration_under_any_heading(figures, heading):
     _, _, below = monitor_reports.text(database_s=3092).partition("Global Information")
     assert figures(heading + below).elapsed_s == 773
@@ -234,7 +234,7 @@ def published(form):
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table> Top 5 Timed Events"
 
 
-@pytest.mark.parametrize("form", ["markdown", "html2text", "page", "spans"])
+@cases("form", ["markdown", "html2text", "page", "spans"])
 def test_top_events_of_published_tables(figures, form):
     result = figures(published(form))
     assert (result.reads.count, result.writes.count) == (88912, 79122)
@@ -265,7 +265,7 @@ UNCOUNTED = """\
 """
 
 
-@pytest.mark.parametrize("text", [TRANSLATED, GAPS, UNCOUNTED], ids=["names", "rule", "counts"])
+@cases("text", [TRANSLATED, GAPS, UNCOUNTED])
 def test_waits_under_unknown_headings(figures, text):
     """Columns are identified by their product, counts follow from a time and its mean."""
     with pytest.raises(EvidenceIncomplete, match="no elapsed time"):

@@ -53,7 +53,7 @@ def test_an_early_copy_of_a_trace_is_ignored(trace, tmp_path):
     assert any(str(early) in warning for warning in both.warnings)
 
 
-@pytest.mark.parametrize("way", ["name", "link", "symlink", "copy", "gzip"])
+@cases("way", ["name", "link", "symlink", "copy", "gzip"])
 def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     again = again_by(way, trace, tmp_path)
     once, twice = profile(trace), profile(trace, again)

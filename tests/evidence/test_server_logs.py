@@ -101,8 +101,8 @@ def test_paths_of_temp_files_may_lack_quotes(tmp_path):
     assert read_logs(tmp_path / "a.log").temp == read_logs(tmp_path / "b.log").temp
 
 
-@pytest.mark.parametrize("prefix", ["> ", ">> ", "    "])
-@pytest.mark.parametrize("end", ["", "\n"])
+@cases("prefix", ["> ", ">> ", "    "])
+@cases("end", ["", "\n"])
 def test_a_log_in_a_mail_reads_as_the_log_itself(tmp_path, prefix, end):
     row = [""] * 26
     row[0], row[3], row[11] = "2026-11-23 10:00:01.100 UTC", "42", "LOG"

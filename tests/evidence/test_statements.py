@@ -121,7 +121,7 @@ def bounds(path, **options):
     return (temp.processes_bounds.lower, temp.processes_bounds.upper)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@cases("version", VERSIONS)
 def test_parallel_io_in_every_version(exported, version):
     """3 s of temp I/O and 1.5 s of other in calls of 2 s, by at most three processes.
 
@@ -150,7 +150,7 @@ def test_parallel_io_in_every_version(exported, version):
     assert counts.total_s == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize("version", [15, 16, 17])
+@cases("version", [15, 16, 17])
 def test_a_single_process_is_possible_where_workers_are_not_counted(exported, version):
     assert bounds(exported(version, row(temp_ms=1000.0))) == (1, 3)
 
@@ -181,7 +181,7 @@ def test_workers_of_nested_statements_are_not_in_a_row(exported, query):
     assert bounds(exported(18, row(query=query, temp_ms=1000.0))) == (1, 3)
 
 
-@pytest.mark.parametrize(
+@cases(
     "query",
     [
         "/* app */ select * from big",

@@ -90,7 +90,7 @@ def batches(rows, tuple_bytes, memory_bytes, balanced):
     return number
 
 
-@pytest.mark.parametrize("balanced", [False, True])
+@cases("balanced", [False, True])
 def test_a_hash_is_divided_until_a_batch_fits(balanced):
     draws, seen = np.random.default_rng(44), set()
     for _ in range(2000):
@@ -115,7 +115,7 @@ HASH = NodeSpill(
 STORE = NodeSpill(kind="store", processes=1, needed_bytes=20_000_000, weight=1.0)
 
 
-@pytest.mark.parametrize("work_mem_bytes", [64 * K, 4 << 20, 16 << 20, 32 << 20, 128 << 20])
+@cases("work_mem_bytes", [64 * K, 4 << 20, 16 << 20, 32 << 20, 128 << 20])
 def test_the_temp_io_of_a_plan_is_the_sum_of_its_nodes(work_mem_bytes):
     passes = merged(1e6, 76, work_mem_bytes)
     number = batches(500_000, 64, 2 * work_mem_bytes, balanced=False)

@@ -271,13 +271,12 @@ def test_missing_and_impossible_values_are_refused(tmp_path, changes, words):
         read_figures([document_in(tmp_path, **changes)], Selection(timed=False))
 
 
-@pytest.mark.parametrize(
+@cases(
     "text",
     [
         '{"result": 1.5, "timing": 1.5, "cardinality": 0, "extra-info": "", "timings": []}',
         "\u2502 Query Profiling Information \u2502\n\u2502 Total Time: 1.5s \u2502\n",
     ],
-    ids=["0.10", "box"],
 )
 def test_a_profile_without_sizes_names_the_figures_to_give(figures, text):
     with pytest.raises(EvidenceIncomplete) as refused:

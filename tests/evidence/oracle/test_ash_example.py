@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import profile_ash, wall_clock_share
 
@@ -60,7 +61,7 @@ def test_samples(example):
     assert (clock.share, clock.elapsed_s) == (pytest.approx(430 / 773), 773)
 
 
-@pytest.mark.parametrize(("name", "mean_us", "blocks"), [("hdd", 8_999, 31), ("flash", 150, 15)])
+@cases(("name", "mean_us", "blocks"), [("hdd", 8_999, 31), ("flash", 150, 15)])
 def test_traces(example, name, mean_us, blocks):
     reads = [wait for wait in waits(example / f"{name}.trc") if wait[0] == READ]
     assert len(reads) > 500
@@ -68,7 +69,7 @@ def test_traces(example, name, mean_us, blocks):
     assert all(f"block cnt={blocks} " in parameters for _, _, parameters in reads)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("name", "percent"),
     [
         ("hdd", {READ: 96.96, "direct path write temp": 0.72}),

@@ -25,7 +25,7 @@ def reported(path, chosen=None):
 FIRST = (SQL_ID, EXEC_ID, 1, 35, 773, 773)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("other", "expected"),
     [
         ({"sql_exec_id": NEXT}, (SQL_ID, NEXT, 1, 35)),
@@ -34,7 +34,6 @@ FIRST = (SQL_ID, EXEC_ID, 1, 35, 773, 773)
         ({"session_id": 99}, (SQL_ID, EXEC_ID, 1, 99)),
         ({}, (SQL_ID, EXEC_ID, 1, 35)),
     ],
-    ids=["execution", "statement", "instance", "session", "start"],
 )
 def test_two_executions_are_separated(other, expected, tmp_path):
     """Executions an hour apart are not a run of 1 h 03 min; simultaneous ones are separate, too."""
@@ -72,7 +71,7 @@ def test_the_longest_of_many_executions_are_listed(tmp_path):
     assert more.strip() == "and 6 more"
 
 
-@pytest.mark.parametrize(
+@cases(
     ("chosen", "elapsed_s"),
     [
         (Filter(exec_id=EXEC_ID), 773),
@@ -82,7 +81,6 @@ def test_the_longest_of_many_executions_are_listed(tmp_path):
         (Filter(until="21:00:00"), 773),
         (Filter(since="20:30:02", until="20:31:01"), 60),
     ],
-    ids=str,
 )
 def test_options_select_an_execution(chosen, elapsed_s, tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
@@ -92,7 +90,7 @@ def test_options_select_an_execution(chosen, elapsed_s, tmp_path):
     check_single_execution(read_ash(path, chosen))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("chosen", "message", "hint"),
     [
         (Filter(since="noon"), "--since 'noon' is not a time", "2024-09-03 20:26:02"),
@@ -108,7 +106,6 @@ def test_options_select_an_execution(chosen, elapsed_s, tmp_path):
         ),
         (Filter(exec_id=7), "no sample has SQL_EXEC_ID 7", str(EXEC_ID)),
     ],
-    ids=["no time", "nothing left", "which day", "no such execution"],
 )
 def test_selections_without_a_unique_match_are_refused(chosen, message, hint, tmp_path):
     night = execution(11, after_s=20_050 + 24 * HOUR_S)
@@ -124,7 +121,7 @@ def test_a_time_without_a_date_takes_the_day_that_has_it(since, seconds, tmp_pat
     assert read_ash(path, Filter(since=since)).samples.num_rows == seconds
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["qc instance", "no qc instance"])
+@cases("known", [True, False])
 def test_a_session_and_its_workers_are_one_execution(known, tmp_path):
     """Workers on two instances; the coordinator is session 35 of the first instance."""
     served = {"qc_session_id": 35, "sql_exec_start": "2024-09-03 20:26:02"}

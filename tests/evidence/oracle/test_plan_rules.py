@@ -6,6 +6,7 @@ import io
 import pytest
 
 import oracle_reports
+from cases import cases
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
@@ -50,7 +51,7 @@ def test_only_the_column_that_a_plan_lacks_is_named(figures):
     assert "Reads" not in str(error.value)
 
 
-@pytest.mark.parametrize(
+@cases(
     "damage",
     [
         lambda plan: plan.replace("  TABLE ACCESS FULL ", "HASH GROUP BY       ").replace(
@@ -58,7 +59,6 @@ def test_only_the_column_that_a_plan_lacks_is_named(figures):
         ),
         lambda plan: plan.replace(" 9000", "9.000").replace(" 6000", "6.000"),
     ],
-    ids=["indentation", "separators"],
 )
 def test_a_damaged_plan_is_refused(figures, damage):
     """A line that lost its indentation would count twice; 6.000 blocks are 6000."""
@@ -127,13 +127,12 @@ def test_blocks_written_by_functions_are_not_taken_for_none(figures):
     assert any("COLLECTION ITERATOR" in note for note in result.notes)
 
 
-@pytest.mark.parametrize(
+@cases(
     "lines",
     [
         [("CREATE TABLE STATEMENT", "", 9, 50, 60), (" LOAD AS SELECT", "T", 9, 50, 60)],
         [("SELECT STATEMENT", "", 9, 50, 50), (" TABLE ACCESS FULL", "T", 9, 50, 50)],
     ],
-    ids=["table", "release 11.1"],
 )
 def test_blocks_written_to_tables_are_no_spill(figures, lines):
     with pytest.raises(NoTempIo):

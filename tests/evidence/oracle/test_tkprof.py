@@ -109,7 +109,7 @@ def test_table_writes_of_release_11_1_are_not_temp_io(figures):
     assert figures(tkprof(sources=lines)).bytes == 2 * 941 * BLOCK
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rows", "captured", "times"),
     [
         ("Rows     Row Source Operation", "", 1),
@@ -119,7 +119,6 @@ def test_table_writes_of_release_11_1_are_not_temp_io(figures):
             3,
         ),
     ],
-    ids=["sums", "means"],
 )
 def test_row_sources_are_sums_or_means_according_to_the_heading(figures, rows, captured, times):
     calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 2000 * times))
@@ -130,13 +129,12 @@ def test_row_sources_are_sums_or_means_according_to_the_heading(figures, rows, c
     assert result.bytes == times * 4050 * BLOCK
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rows", "times"),
     [
         ("Rows     Row Source Operation", 1),
         ("Rows (1st) Rows (avg) Rows (max)  Row Source Operation", 3),
     ],
-    ids=["sums", "means"],
 )
 def test_without_reads_the_heading_distinguishes_sums_from_means(figures, rows, times):
     calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 0))
