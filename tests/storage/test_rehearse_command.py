@@ -7,7 +7,7 @@ import shlex
 import signal
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -113,6 +113,16 @@ def rehearse(recording, slow, tmp_path, duration_s, **options):
     return rehearse_command(recording, slow, duration_s, folder, confirmed=True, **options)
 
 
+def rehearsed_start(ran, tmp_path, command):
+    """Rehearses the first seconds: more of them where a busy machine had no temp I/O in two."""
+    for duration_s in (2.0, 8.0, 32.0):
+        with suppress(RehearsalFailed):
+            return duration_s, rehearse(
+                ran.recording, ran.slow, tmp_path, duration_s, command=command
+            )
+    raise AssertionError("no temp I/O in 32 s")
+
+
 def test_a_rehearsal_of_the_whole_command(ran, tmp_path):
     recording = ran.recording
     before = (ran.places.temp / "spill").read_bytes()
@@ -158,10 +168,10 @@ def test_only_commands_started_by_record_are_rehearsed(tmp_path):
 def test_a_rehearsal_of_the_first_seconds(ran, tmp_path):
     """The whole run would take minutes; the rehearsal covers its start."""
     again = spilling(ran.places, "--pause", 0.5)
-    done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
+    duration_s, done = rehearsed_start(ran, tmp_path, again)
     value = Rehearsal.of(done)
     assert not value.ended
-    assert 1 <= done.meta.temp.operations <= 5
+    assert 1 <= done.meta.temp.operations <= 1 + duration_s / 0.5
     assert {op for op, _ in value.groups} == {"write"}
     source = ran.recording.temp_waits["bytes"].to_pylist()
     done_bytes = done.temp_waits["bytes"].to_pylist()
@@ -174,7 +184,7 @@ def test_a_child_in_another_session_is_ended_too(ran, tmp_path):
     seconds = f"{random.Random(os.getpid()).uniform(1e5, 2e5):.3f}"
     program = " ".join(spilling(ran.places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
-    done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
+    _, done = rehearsed_start(ran, tmp_path, again)
     assert done.meta.temp.operations > 0
     assert running(seconds) == []
 
