@@ -146,7 +146,7 @@ def valid(schema, instance):
     return True
 
 
-@pytest.mark.parametrize("to", ["factor:10", "latency:150us", "{spilled}", "{directory}"])
+@cases("to", ["factor:10", "latency:150us", "{spilled}", "{directory}"])
 def test_forecast(spilled, tmp_path, to):
     to = to.format(spilled=spilled.path, directory=tmp_path)
     # A probe on a busy machine may be too uncertain for a forecast.

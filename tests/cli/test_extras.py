@@ -5,8 +5,7 @@ import os
 import subprocess
 import tomllib
 
-import pytest
-
+from cases import cases
 from harness import environment, only_line, spillcast, target
 from oracle_files import ROOT, blocks, write_trace
 from spillcast import installation
@@ -20,9 +19,7 @@ def without(packages, *arguments):
     return subprocess.run(command, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    "words", [("profile", "--sql", "select 1"), ("export", "--format", "perfetto")]
-)
+@cases("words", [("profile", "--sql", "select 1"), ("export", "--format", "perfetto")])
 def test_a_verb_that_needs_an_extra_names_it(spilled, words):
     result = without("duckdb", *words, str(spilled.path))
     assert result.returncode == 2, result.stderr

@@ -198,7 +198,7 @@ def test_a_mistake_is_named_and_fixed(folder, mistake):
     assert sorted(item.name for item in folder.iterdir()) == ["flash.json", "nvme", "run.spill"]
 
 
-@pytest.mark.parametrize("elapsed", ["12:53", "12m53s", "12 min 53 s", "00:12:53", "773"])
+@cases("elapsed", ["12:53", "12m53s", "12 min 53 s", "00:12:53", "773"])
 def test_a_time_in_the_format_of_other_tools_is_read(folder, elapsed):
     requested = ("forecast", "run.spill", "--to", "factor:2", "--elapsed", elapsed)
     result = completed(*requested, cwd=folder, env=environment())

@@ -54,7 +54,7 @@ def document(*arguments):
     return json.loads(printed(*arguments, "--json"))
 
 
-@pytest.mark.parametrize("columns", [60, 80, 200])
+@cases("columns", [60, 80, 200])
 def test_the_spike_of_a_flash_temp_tablespace_is_visible(flash, columns):
     text = printed("show", flash, "--op", "read", columns=columns)
     assert max(map(len, text.splitlines())) <= columns

@@ -115,7 +115,7 @@ def test_output_while_evidence_is_made_is_harmless(evil):
     assert is_harmless(evil.recorded.stderr)
 
 
-@pytest.mark.parametrize("form", ["--csv", "--markdown"])
+@cases("form", ["--csv", "--markdown"])
 def test_csv_and_markdown_are_harmless(evil, form):
     done = spillcast("profile", evil.run, "--by", "file", form)
     assert "PWN" in done.stdout
@@ -129,7 +129,7 @@ def test_json_is_unredacted_and_printable(evil):
     assert str(evil.folder / "temp" / f"spill{EVIL}") in files
 
 
-@pytest.mark.parametrize(
+@cases(
     "line",
     [
         "profile {run} --by file",
@@ -160,7 +160,7 @@ def test_a_name_is_not_markup(tmp_path):
         assert "\x1b]8" not in terminal.text
 
 
-@pytest.mark.parametrize("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
+@cases("first", ["=", "+", "-", "@", "\t", "\r", "\n"])
 def test_a_text_cell_is_not_a_formula(evil, first):
     """By https://owasp.org/www-community/attacks/CSV_Injection; numbers remain numbers."""
     escaped = {"\t": "chr(9)", "\r": "chr(13)", "\n": "chr(10)"}.get(first, f"'{first}'")

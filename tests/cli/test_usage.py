@@ -275,13 +275,13 @@ def test_bad_input(tmp_path, case):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("target_text", ["nowhere", "latency:fast", "factor:0", "factor:x"])
+@cases("target_text", ["nowhere", "latency:fast", "factor:0", "factor:x"])
 def test_an_unknown_target_is_refused(spilled, target_text):
     result = spillcast("forecast", spilled.path, "--to", target_text)
     assert target_text.split(":")[-1] in only_line(result, 2)
 
 
-@pytest.mark.parametrize("elapsed", ["soon", "-1", "", "0"])
+@cases("elapsed", ["soon", "-1", "", "0"])
 def test_elapsed_is_a_positive_duration(spilled, elapsed):
     result = spillcast("forecast", spilled.path, "--to", "factor:2", "--elapsed", elapsed)
     only_line(result, 2)

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from cases import cases
 from harness import environment, error_code, spillcast
 from spillcast.errors import PathMissing
 from spillcast.recording.calibration import (
@@ -62,9 +63,7 @@ def test_a_recording_gets_only_the_fit():
     assert calibration(costs=[]).for_recordings is None
 
 
-@pytest.mark.parametrize(
-    "damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000]
-)
+@cases("damage", [b"", b"{", b"[]", b"\xff\xfe", b'{"schema": 1}', b"[" * 100_000])
 def test_a_damaged_file_is_ignored(path, damage):
     keep(calibration())
     path.write_bytes(damage)
@@ -73,7 +72,7 @@ def test_a_damaged_file_is_ignored(path, damage):
     assert kept_calibration() is not None
 
 
-@pytest.mark.parametrize(
+@cases(
     "changed", [{"kernel": "2.6.32"}, {"cpu": "another"}, {"cpus": 4096}, {"spillcast": "0.0.1"}]
 )
 def test_a_calibration_of_another_machine_or_version_is_ignored(path, changed):

@@ -2,8 +2,6 @@
 
 from itertools import chain
 
-import pytest
-
 from cases import cases
 from evidence import known, seconds, table
 from spillcast.columns import Field
@@ -75,8 +73,8 @@ def test_waits_and_seconds_before_the_run_are_dropped(tmp_path, made):
     assert (raw.rows, raw.rows_seen, raw.whole) == (len(EXPECTED), len(EXPECTED), True)
 
 
-@pytest.mark.parametrize("made", [on_disk, in_memory])
-@pytest.mark.parametrize("started_ns", [None, 9 * S])
+@cases("made", [on_disk, in_memory])
+@cases("started_ns", [None, 9 * S])
 def test_a_run_with_an_earlier_or_unknown_start_counts_from_the_recording(
     tmp_path, made, started_ns
 ):

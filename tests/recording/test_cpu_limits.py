@@ -8,6 +8,7 @@ import sys
 import pytest
 from bench.cpu_group import NoCpuGroup, cpu_group, inside, limit
 
+from cases import cases
 from harness import completed, spill_in
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
@@ -71,9 +72,7 @@ def test_the_quota_of_a_parent_group_applies(limited, places):
         below.rmdir()
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"quota_cpus": 0.4}, {"quota_cpus": 0.0, "period_s": 0.1}, {"cpus": 0}]
-)
+@cases("wrong", [{"quota_cpus": 0.4}, {"quota_cpus": 0.0, "period_s": 0.1}, {"cpus": 0}])
 def test_impossible_limits_are_damage(spilled, tmp_path, wrong):
     document = Recording.open(spilled.path).meta.to_json()
     document["cpu_limits"] |= wrong

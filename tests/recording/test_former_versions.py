@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import completed
 from oracle_files import ROOT
 from spillcast.recording import Recording
@@ -32,8 +33,8 @@ def test_a_storage_and_a_recording_are_forecast(version):
     assert json.loads(result.stdout)["baseline_s"] == pytest.approx(then["baseline_s"], rel=0.2)
 
 
-@pytest.mark.parametrize("version", VERSIONS, ids=lambda path: path.name)
-@pytest.mark.parametrize("name", ["forecast.json", "profile.json"])
+@cases("version", VERSIONS)
+@cases("name", ["forecast.json", "profile.json"])
 def test_a_document_is_reported(version, name, tmp_path):
     page = tmp_path / "page.html"
     completed("report", version / name, "-o", page)

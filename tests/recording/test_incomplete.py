@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cases import cases
 from evidence import recording
 from harness import completed, only_line, spillcast
 from spillcast.errors import EvidenceDamaged
@@ -15,17 +16,21 @@ LOADS = [("write", 65_536, 40, 900_000), ("read", 65_536, 60, 300_000)]
 LATENCY = ("--to", "latency:1ms")
 
 
-@pytest.fixture
-def run(tmp_path):
-    made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.5)
-    return made.path
+def complete(folder):
+    """A new recording."""
+    return recording(folder / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.5).path
 
 
-@pytest.fixture
-def older(run):
-    """A recording without the sums of its rows."""
+def older(folder):
+    """A new recording without the sums of its rows."""
+    run = complete(folder)
     change(run, sums=None)
     return run
+
+
+@pytest.fixture
+def run(tmp_path):
+    return complete(tmp_path)
 
 
 def change(path, **parts):
@@ -58,10 +63,11 @@ def test_a_recording_replaced_by_another_is_not_read(tmp_path):
         _ = first.waits
 
 
-@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile",), ("export", "--format",
+@cases("verb", [("forecast", *LATENCY), ("profile",), ("export", "--format",
                                   "perfetto"), ("cache",)])  # fmt: skip
-@pytest.mark.parametrize("kept", [0, 50])
-def test_missing_waits_are_damage(run, verb, kept):
+@cases("kept", [0, 50])
+def test_missing_waits_are_damage(tmp_path, verb, kept):
+    run = complete(tmp_path)
     rewrite(run / "waits.parquet", lambda rows: rows.slice(0, kept))
     message = only_line(spillcast(verb[0], run, *verb[1:]), 2)
     words = f"cut or damaged: it holds {kept} waits, and meta.json counts 100"
@@ -69,16 +75,16 @@ def test_missing_waits_are_damage(run, verb, kept):
     assert "  copy the whole folder again from where it was recorded, or record again" in message
 
 
-@pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile", "--sql", "from seconds")])
-@pytest.mark.parametrize(
+@cases("verb", [("forecast", *LATENCY), ("profile", "--sql", "from seconds")])
+@cases(
     ("made", "words"),
     [
-        ("run", "it holds 1 rows, and meta.json counts 2"),
-        ("older", "it holds 0 "),
+        (complete, "it holds 1 rows, and meta.json counts 2"),
+        (older, "it holds 0 "),
     ],
 )
-def test_missing_seconds_are_damage(request, made, verb, words):
-    run = request.getfixturevalue(made)
+def test_missing_seconds_are_damage(tmp_path, made, verb, words):
+    run = made(tmp_path)
     rewrite(run / "seconds.parquet", lambda rows: rows.slice(0, 1))
     name, *more = verb
     arguments = (name, run, *more)
@@ -86,7 +92,7 @@ def test_missing_seconds_are_damage(request, made, verb, words):
     assert f"run.spill/seconds.parquet: cut or damaged: {words}" in message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("table", "column", "factor", "words"),
     [
         ("seconds", "bytes", 2, "it holds 13,107,200 bytes, and meta.json counts 6,553,600"),
@@ -95,7 +101,8 @@ def test_missing_seconds_are_damage(request, made, verb, words):
         ("seconds", "count", -1, "count is -60 in some row"),
     ],
 )
-def test_rows_with_other_values_are_damage(run, table, column, factor, words):
+def test_rows_with_other_values_are_damage(tmp_path, table, column, factor, words):
+    run = complete(tmp_path)
     rewrite(
         run / f"{table}.parquet",
         lambda rows: with_values(
@@ -115,7 +122,7 @@ def test_rows_after_the_end_are_damage(run):
     assert "waits.parquet: cut or damaged: a row at 10.0 s of a recording of 1.0 s" in message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("parts", "place"),
     [
         ({"cpu_s": -3}, "$.cpu_s"),
@@ -124,7 +131,8 @@ def test_rows_after_the_end_are_damage(run):
         ({"elapsed_s": 1e300}, "$.elapsed_s"),
     ],
 )
-def test_impossible_figures_are_damage(run, parts, place):
+def test_impossible_figures_are_damage(tmp_path, parts, place):
+    run = complete(tmp_path)
     change(run, **parts)
     with pytest.raises(EvidenceDamaged) as damaged:
         Recording.open(run).meta.to_json()
@@ -132,8 +140,8 @@ def test_impossible_figures_are_damage(run, parts, place):
     assert place in damaged.value.message
 
 
-def test_a_recording_without_sums_is_read(older):
-    assert spillcast("forecast", older, *LATENCY).returncode == 0
+def test_a_recording_without_sums_is_read(tmp_path):
+    assert spillcast("forecast", older(tmp_path), *LATENCY).returncode == 0
 
 
 def test_a_recording_without_later_columns_is_read(run):

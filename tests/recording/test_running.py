@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from spillcast.forecast import forecast
 from spillcast.recording import Recording, live
 from spillcast.recording.live import Running, Tally
@@ -28,7 +29,7 @@ def fed(recording, rows):
     return made
 
 
-@pytest.mark.parametrize("rows", [1, 7, 1000])
+@cases("rows", [1, 7, 1000])
 def test_totals_are_those_of_the_finished_recording(recording, rows):
     waits = pa.table(recording.waits)
     keys = ["event", "op", "temp"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cases import cases
 from evidence import recording as made_up_recording
 from harness import until
 from spillcast import _core
@@ -50,7 +51,7 @@ def test_the_command_line_offers_the_sources_of_the_core():
     assert refused.value.hint == f"give one of {', '.join((AUTO, *SOURCES))}"
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@cases("name", SOURCES)
 def test_python_and_rust_agree_on_sources_that_attach(name):
     attaches = nullcontext() if SOURCES[name].attaches else pytest.raises(CaptureUnavailable)
     with attaches:

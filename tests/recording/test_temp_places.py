@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
+from cases import cases
 from evidence import change, known, seconds, storage, table
 from harness import completed, spill_in, target
 from spillcast import _core
@@ -165,7 +166,7 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
+@cases("name", FILES)
 def test_every_column_exists_with_its_type(spilled, name):
     assert pq.read_schema(spilled.path / name).equals(arrow_schema(FILES[name]))
 

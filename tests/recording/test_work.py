@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import pytest
 
+from cases import cases
 from evidence import change, known, recording, table
 from spillcast import _core
 from spillcast.calibrated import calibrated
@@ -119,8 +120,8 @@ def data_reads(rows):
     return len(cold), sum(row["bytes"] or 0 for row in cold), elapsed_s, max(worked / covered, 1)
 
 
-@pytest.mark.parametrize("slices_s", [None, SLICES_S])
-@pytest.mark.parametrize("seed", range(3))
+@cases("slices_s", [None, SLICES_S])
+@cases("seed", range(3))
 def test_each_sum_follows_its_definition(tmp_path, seed, slices_s):
     rows = drawn_rows(seed, slices_s)
     work = recorded(tmp_path / "run.spill", rows, slices_s, ELAPSED_S).work
@@ -142,7 +143,7 @@ def test_each_sum_follows_its_definition(tmp_path, seed, slices_s):
     assert work.temp_owner == "duckdb"
 
 
-@pytest.mark.parametrize("slices_s", [None, SLICES_S])
+@cases("slices_s", [None, SLICES_S])
 def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
     rows = drawn_rows(5, slices_s)
     result, expected = (

@@ -32,7 +32,7 @@ def test_a_cache_that_holds_everything_has_the_latency_of_flash(run):
     assert target.facts["read_share_from_flash"] == 1.0
 
 
-@pytest.mark.parametrize("policy", ["", "&policy=keep", "&policy=s3fifo"])
+@cases("policy", ["", "&policy=keep", "&policy=s3fifo"])
 def test_data_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
     target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
     assert target.facts["read_share_from_flash"] == 0.0

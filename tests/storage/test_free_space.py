@@ -53,7 +53,7 @@ def nearly_full(room, free_bytes):
         subprocess.run(["umount", "-l", point], check=True)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("free_mib", "code", "words"),
     [
         (140, "no-space", "temp files take up to 160 MiB"),

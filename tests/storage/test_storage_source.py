@@ -85,7 +85,7 @@ def test_the_spread_of_a_row_is_a_90_percent_interval():
     assert BROCHURE.noise == pytest.approx(0.4214, abs=1e-4)
 
 
-@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda item: item.name)
+@cases("source", [PROBE, GRID, RECORDING, ASSUMED])
 def test_a_source_is_unchanged_by_saving_and_loading(source, tmp_path):
     path = tmp_path / "storage.json"
     Storage("x", source, []).save(path)
