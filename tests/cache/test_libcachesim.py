@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from cases import nightly
+from cases import cases, nightly
 from io_made_up import LINE, oracle_general, zipf_with_scans
 from spillcast import _core
 from spillcast.cache.rows import of_recording
@@ -66,8 +66,8 @@ def test_miss_ratios_on_zipf_with_scans(zipf, policy, lines):
     assert abs(ours(zipf, policy, lines)[0] - theirs(zipf, policy, lines)[0]) < POLICIES[policy][1]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("share", [0.1, 0.5])
+@cases("policy", POLICIES)
+@cases("share", [0.1, 0.5])
 def test_miss_ratios_on_a_real_recording(recorded, policy, share):
     path, distinct = recorded
     lines = max(round(share * distinct), 20)

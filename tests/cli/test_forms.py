@@ -194,7 +194,7 @@ def test_colours_add_no_text(spilled):
 
 @cases("columns", [60, 160])
 def test_progress_is_shown_on_a_terminal_and_erased(tmp_path, columns):
-    arguments = ("probe", tmp_path, "--grid", "--budget", "3s,32M", "--csv")
+    arguments = ("probe", tmp_path, "--grid", "--budget", "2s,32M", "--csv")
     with Terminal(*arguments, columns=columns) as terminal:
         assert terminal.end() == 0
         text = terminal.text

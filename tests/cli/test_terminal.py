@@ -185,7 +185,7 @@ def test_characters_that_a_locale_lacks_are_replaced(tmp_path):
         'LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
         'STATEMENT:  select count(*) as "\u00e9t\u00e9 \u2588" from t\n'
     )
-    shown = {"ascii": "?t? ?", "latin-1": "\u00e9t\u00e9 ?", "utf-8": "\u00e9t\u00e9 \u2588"}
+    shown = {"ascii": "?t? ?", "latin-1": "\u00e9t\u00e9 ?"}
     for encoding, text in shown.items():
         env = os.environ | {"PYTHONIOENCODING": encoding, "COLUMNS": "200"}
         result = subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cases import nightly
+from cases import cases, nightly
 from harness import TIMEOUT_S, until
 from postgres_rig import of_debian, private_server
 from spillcast.engines import LabQuery
@@ -126,7 +126,7 @@ def test_an_endless_query_is_given_up(tmp_path):
             held.wait(0.1)
 
 
-@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (35, "35")])
+@cases(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (35, "35")])
 def test_a_killed_process_gives_an_error(tmp_path, number, name):
     lab = DuckDbLab.on(tmp_path, None)
     with lab.hold(LabQuery("test", "select 1", 0, "100MB"), tmp_path, {}) as held:

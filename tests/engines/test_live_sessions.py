@@ -123,7 +123,7 @@ def test_a_lost_connection_keeps_the_samples(tmp_path):
     assert "gone away" in meta.server.failure
 
 
-@pytest.mark.parametrize(
+@cases(
     ("wanted", "look", "error"),
     [
         (SessionSelector(9), [idle()], ProcessMissing),

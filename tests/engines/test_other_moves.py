@@ -29,8 +29,8 @@ def statements(steps):
     return [step["sql"] for step in steps if "sql" in step]
 
 
-@pytest.mark.parametrize("user", [(), ("--user", "etl")])
-@pytest.mark.parametrize("to", ["/u02/temp", "+FLASH"])
+@cases("user", [(), ("--user", "etl")])
+@cases("to", ["/u02/temp", "+FLASH"])
 @pytest.mark.filterwarnings("ignore")
 def test_statements_of_oracle_parse(to, user):
     answer = document("oracle", "--to", to, *user, "--size", "200g")

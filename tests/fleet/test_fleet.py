@@ -119,7 +119,7 @@ def test_a_reason_names_the_recording_and_no_internal_folder(tmp_path):
     assert [database["statements"] for database in document["databases"]] == [0]
 
 
-@pytest.mark.parametrize("name", ["", "..", "../x", "/x"])
+@cases("name", ["", "..", "../x", "/x"])
 def test_a_row_is_not_unpacked_outside_of_its_folder(name, tmp_path):
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:

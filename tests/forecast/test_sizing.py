@@ -78,7 +78,7 @@ def test_two_limits_reached_together_are_both_named(forecasters):
     assert set(binding.bound_by) == {"iops", "throughput"}
 
 
-@pytest.mark.parametrize("seed", range(3))
+@cases("seed", range(3))
 def test_the_search_finds_the_cheapest_of_all_settings(forecasters, seed):
     forecaster = forecasters[seed]
     within_s = drawn_limit_s(forecaster, seed)

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from cases import cases
 from fuzz.figure_shapes import figures
 from harness import spillcast
@@ -21,7 +19,7 @@ def codes(facts):
     return [warning.code for warning in probe_warnings(facts, LOADS)]
 
 
-@pytest.mark.parametrize(
+@cases(
     ("facts", "expected"),
     [
         ({}, []),

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from made_up import case
 from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import DuckDbLab
@@ -75,7 +76,7 @@ def test_an_interrupted_run_is_continued(tmp_path, begun):
     assert len(kept.about["left_out"]) == 1
 
 
-@pytest.mark.parametrize("options", [{"repeat": 2}, {"parts": False}, {"budget_s": 60.0}])
+@cases("options", [{"repeat": 2}, {"parts": False}, {"budget_s": 60.0}])
 def test_a_run_with_other_options_is_not_continued(tmp_path, begun, options):
     path = tmp_path / "cases.parquet"
     verify_cells(path)

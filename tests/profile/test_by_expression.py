@@ -21,7 +21,7 @@ def trace(tmp_path):
     return write_trace(tmp_path / "x.trc", WAITS)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("expression", "of"),
     [
         ("p3 // 8", lambda _event, _us, count: count // 8),
@@ -71,9 +71,7 @@ def test_the_by_option_is_split_at_top_level_commas(text, parts):
     assert split_by(text) == parts
 
 
-@pytest.mark.parametrize(
-    "expression", ["p3 +", "sum(p3)", "nothing + 1", "count(*) over ()) from x"]
-)
+@cases("expression", ["p3 +", "sum(p3)", "nothing + 1", "count(*) over ()) from x"])
 def test_an_invalid_expression_is_named(trace, expression):
     with pytest.raises(QueryInvalid) as refused:
         profile(trace, by=[expression])

@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from cases import cases
 from harness import TIMEOUT_S, completed, spillcast, started
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast.profile import profile
@@ -123,7 +124,7 @@ def test_tables_of_a_trace(trace):
     assert document == {"schema": "spillcast.sql/1", "columns": ["one"], "rows": [[1]]}
 
 
-@pytest.mark.parametrize("where", [(), ("--where", "true")])
+@cases("where", [(), ("--where", "true")])
 def test_histogram(trace, where):
     printed = spillcast("profile", trace, "--event", READ, "--histogram", *where).stdout
     bars = [line.split() for line in printed.splitlines() if "|" in line]

@@ -47,9 +47,7 @@ def test_ash_in_sql(example):
     assert run_sql(requested, [str(example / "ash.csv")])[1] == [[READ, 418]]
 
 
-@pytest.mark.parametrize(
-    "query", ["select nope from samples", "select 1 from nowhere", "select from"]
-)
+@cases("query", ["select nope from samples", "select 1 from nowhere", "select from"])
 def test_names_in_a_query_are_checked(example, query):
     with pytest.raises(QueryInvalid, match=r"nope|nowhere|Parser"):
         run_sql(query, [str(example / "ash.csv")])
@@ -185,7 +183,7 @@ def test_bad_input(folder, arguments, answer):
     assert answer in only_line(spillcast(*arguments, cwd=folder), 2)
 
 
-@pytest.mark.parametrize("name", ["run[1].spill", "ru*.spill", "~x.spill", "q'\"\n.spill"])
+@cases("name", ["run[1].spill", "ru*.spill", "~x.spill", "q'\"\n.spill"])
 def test_a_recording_is_read_by_its_exact_name(tmp_path, monkeypatch, name):
     """DuckDB would take the first two as patterns of the other folder, and expand the third's ~."""
     monkeypatch.chdir(tmp_path)

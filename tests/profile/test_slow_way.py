@@ -68,7 +68,7 @@ def same(path, by):
     return result
 
 
-@pytest.mark.parametrize("by", BY, ids="-".join)
+@cases("by", BY)
 def test_generated_waits_match_duckdb(generated, by):
     assert same(generated, by)
 

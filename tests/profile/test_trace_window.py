@@ -24,7 +24,7 @@ def of(path, since=None, until=None, by=("event",)):
     return profile(path, by=by, chosen=Filter(since=since, until=until))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("since", "until", "waits"),
     [
         ("5s", None, 16),

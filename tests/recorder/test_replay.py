@@ -4,9 +4,9 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from test_recorder import keys, recorder
 
+from cases import cases
 from harness import spillcast
 from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
@@ -44,7 +44,7 @@ def test_the_document_equals_that_of_spillcast(places, spilled):
         assert private["facts"][name] == wanted["facts"][name], name
 
 
-@pytest.mark.parametrize(
+@cases(
     ("break_it", "answer"),
     [
         (lambda path: (path / "meta.json").unlink(), "it has no meta.json"),
@@ -56,11 +56,11 @@ def test_the_document_equals_that_of_spillcast(places, spilled):
         (shutil.rmtree, "no such recording"),
     ],
 )
-def test_an_incomplete_recording_is_refused_in_one_line(places, spilled, break_it, answer):
-    run = places.root / "broken.spill"
+def test_an_incomplete_recording_is_refused_in_one_line(spilled, tmp_path, break_it, answer):
+    run = tmp_path / "broken.spill"
     shutil.copytree(spilled.path, run)
     break_it(run)
-    result = recorder("probe", places.temp, "--like", run)
+    result = recorder("probe", tmp_path, "--like", run)
     assert result.returncode == 2, result.stderr
     first, *hints = result.stderr.splitlines()
     assert answer in first

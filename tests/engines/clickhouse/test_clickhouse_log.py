@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from cases import cases
 from clickhouse_runs import FORMATS, OLD, log_in
 from harness import completed, spillcast
 from spillcast.errors import (
@@ -44,7 +45,7 @@ def test_a_statement_with_more_commas_than_columns_is_a_single_cell(runs, tmp_pa
     assert [query.events for query in read_rows(path)] == wanted
 
 
-@pytest.mark.parametrize("suffix", ["pretty.txt", "vertical.txt", "md", "names.csv"])
+@cases("suffix", ["pretty.txt", "vertical.txt", "md", "names.csv"])
 def test_a_pasted_table_is_read(runs, tmp_path, suffix):
     lines = (runs / f"log.{suffix}").read_text().splitlines(True)
     path = tmp_path / "mail.txt"
@@ -232,7 +233,7 @@ def test_exports_without_needed_values_are_refused(tmp_path):
         read_figures([log_in(tmp_path, {**OLD, "type": 1})])
 
 
-@pytest.mark.parametrize("form", ["json", "vertical"])
+@cases("form", ["json", "vertical"])
 def test_rows_of_a_thread_do_not_tell_whether_the_query_spilled(tmp_path, form):
     row = {"query_duration_ms": 70, "thread_name": "QueryPool", "master_thread_id": 638133,
            "query": "SELECT 1", "ProfileEvents": {"SelectQuery": 1}}  # fmt: skip

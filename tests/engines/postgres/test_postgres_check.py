@@ -94,13 +94,12 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("before", ["", ENOUGH, "set track_io_timing = off"])
-@pytest.mark.parametrize("form", FORMS)
+@cases("before", ["", ENOUGH, "set track_io_timing = off"])
+@cases("form", FORMS)
 def test_a_plan_gives_the_actual_time_whether_it_spills_or_is_timed(
     kept, connection, tmp_path, form, before
 ):
-    if before:
-        connection.execute(before)
+    connection.execute(f"reset all; {before}")
     rows = connection.execute(FORMS[form] + QUERY).fetchall()
     path = tmp_path / "after.txt"
     if form == "json":

@@ -202,7 +202,7 @@ def test_plans_in_the_log_give_work_memory(server, dsn):
         )
 
 
-@pytest.mark.parametrize("ending", ["log", "csv", "json"])
+@cases("ending", ["log", "csv", "json"])
 def test_logs_alone_give_the_same_ranking(server, tmp_path, ending):
     [file] = server[1].glob(f"*.{ending}")
     (tmp_path / f"server.{ending}.gz").write_bytes(gzip.compress(file.read_bytes()))

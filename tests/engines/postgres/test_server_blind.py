@@ -9,6 +9,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import QueryCanceled
 
+from cases import cases
 from harness import spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
@@ -172,9 +173,7 @@ def test_only_settings_that_need_a_restart_ask_for_one(monkeypatch):
     assert not any("then restart" in line for line in lines)
 
 
-@pytest.mark.parametrize(
-    ("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")]
-)
+@cases(("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")])
 def test_a_managed_server_has_commands_of_its_provider(provider, tool, monkeypatch):
     monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
     lines = enable_commands(

@@ -119,8 +119,8 @@ def test_short_work_meets_a_part_of_the_cache_cold(tmp_path):
     assert result == pytest.approx(COUNT * 0.2 * 100e-6, rel=1e-4)
 
 
-@pytest.mark.parametrize("passes", [0.05, 0.3, 1.0])
-@pytest.mark.parametrize("machine", [MACHINE, CALIBRATED])
+@cases("passes", [0.05, 0.3, 1.0])
+@cases("machine", [MACHINE, CALIBRATED])
 def test_the_change_and_its_reverse_cancel_out(tmp_path, passes, machine):
     """What the change to slow storage adds, the change back subtracts."""
     added_s = drift_s(tmp_path, 0, 5 * MS, passes=passes, machine=machine)

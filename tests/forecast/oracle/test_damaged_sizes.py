@@ -1,7 +1,5 @@
 """Impossible sizes in damaged trace lines count as unknown sizes."""
 
-import pytest
-
 from cases import cases
 from harness import completed
 from oracle_files import READ, blocks, write_trace
@@ -11,8 +9,8 @@ GOOD = [(READ, 900, blocks(31))] * 40
 IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
 
 
-@pytest.mark.parametrize("count", IMPOSSIBLE)
-@pytest.mark.parametrize("target", ["catalogue:linux-hdd", "latency:5us", "there"])
+@cases("count", IMPOSSIBLE)
+@cases("target", ["catalogue:linux-hdd", "latency:5us", "there"])
 def test_a_forecast_uses_the_undamaged_lines(tmp_path, count, target):
     (tmp_path / "there").mkdir()
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])

@@ -41,7 +41,7 @@ def test_two_executions_without_a_choice_are_refused(two):
     assert "--exec-id" in hint
 
 
-@pytest.mark.parametrize(
+@cases(
     ("options", "whole_s"),
     [
         ({"exec_id": EXEC_ID}, 773),
@@ -49,7 +49,6 @@ def test_two_executions_without_a_choice_are_refused(two):
         ({"since": "21:00"}, 163),
         ({"until": "21:00"}, 773),
     ],
-    ids=str,
 )
 def test_the_chosen_execution_is_forecast(two, options, whole_s):
     answer = forecast(two, "factor:2", **options)
@@ -133,7 +132,7 @@ def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path)
         forecast(source, folder)
 
 
-@pytest.mark.parametrize("with_ash", [False, True], ids=["trace", "ASH"])
+@cases("with_ash", [False, True])
 def test_an_interval_of_more_than_a_factor_of_ten_is_refused(with_ash, tmp_path):
     """Two waits of 5 s on the target: a mean of two says nothing about the baseline's many."""
     source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31))] * 200 + [REST])

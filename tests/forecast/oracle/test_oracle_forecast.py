@@ -86,7 +86,7 @@ def test_sizes_are_matched_by_default(example):
     )
 
 
-@pytest.mark.parametrize("method", ["counts", "seed"])
+@cases("method", ["counts", "seed"])
 def test_the_measured_time_is_inside_the_interval(example, method):
     low, high = case(example, "--method", method)["interval_s"]
     assert low < MEASURED_S < high
@@ -247,7 +247,7 @@ def test_a_target_without_temp_waits_is_refused(example, tmp_path):
     assert "trace the query there while it spills" in " ".join(result.stdout.split())
 
 
-@pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
+@cases("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
 def test_without_a_target_the_answer_is_the_ceiling(example, files):
     answer = json_of("forecast", *files, cwd=example)
     assert answer["forecast_s"] == pytest.approx(answer["ceiling_s"], rel=1e-4)
@@ -256,7 +256,7 @@ def test_without_a_target_the_answer_is_the_ceiling(example, files):
     assert {"not-replayed", "block-assumed"}.isdisjoint(w["code"] for w in answer["warnings"])
 
 
-@pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
+@cases("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
 def test_the_ceiling_is_the_same_for_each_target(example, files):
     targets = ["factor:0.5", "factor:60", "latency:150us", "limits:latency=0ms"]
     answers = spillcast_forecast([example / file for file in files], targets, elapsed_s=773)

@@ -165,7 +165,7 @@ def test_waits_for_other_processes_may_be_the_temp_events(tmp_path):
     assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 5))
 
 
-@pytest.mark.parametrize("mib_per_s", [125, 1000])
+@cases("mib_per_s", [125, 1000])
 def test_sessions_of_ash_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
     """16 sessions each wait for half of 600 s: 9 ms for each MiB."""
     sessions = [execution(600, session_id=100 + n, qc_session_id=35) for n in range(16)]
@@ -177,7 +177,7 @@ def test_sessions_of_ash_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
     assert answer["forecast_s"] == pytest.approx(moved_mib / mib_per_s, rel=0.02)
 
 
-@pytest.mark.parametrize("mib_per_s", [125, 1000])
+@cases("mib_per_s", [125, 1000])
 def test_parallel_sessions_of_traces_share_the_throughput_of_a_volume(tmp_path, mib_per_s):
     """16 sessions each read 400 times 1 MiB, for 9 of 18 ms; then they share all that it moves."""
     waits = [(READ, 9000, blocks(128)), ("latch free", 9000, LATCH[2])] * 400

@@ -6,7 +6,7 @@ from collections import namedtuple
 import pytest
 from as_trace import write_as_trace
 
-from cases import nightly
+from cases import cases, nightly
 from emulator import skip_without_fuse
 from harness import TIMEOUT_S, available, spillcast, until_attached
 from postgres_rig import JOIN, recorder, rig
@@ -134,6 +134,6 @@ def test_measurements_from_the_trace_give_the_same_forecast(spill, tmp_path, rea
     assert within_points(spill, *both(spill, measured))
 
 
-@pytest.mark.parametrize("target", ASSUMED)
+@cases("target", ASSUMED)
 def test_an_assumed_storage_gives_the_same_forecast(spill, target):
     assert within_points(spill, *both(spill, target))

@@ -46,10 +46,9 @@ def rest_of(forecast):
     return next(term for term in forecast.terms if term.name == REST)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("dropped", "open_s"),
     [("", 0.0), ("FETCH", 40.0)],
-    ids=["entire", "without the lines of calls"],
 )
 def test_waits_after_the_last_call_belong_to_an_open_call(tmp_path, dropped, open_s):
     """4,000 reads of 10 ms: a call still open has no line yet, and grep may drop it."""
@@ -156,7 +155,7 @@ def test_the_rest_is_scaled_by_the_size_of_operations(tmp_path):
     assert "sizes" not in warned(estimate(source, trace(tmp_path / "as.trc", 100, 100, size=30)))
 
 
-@pytest.mark.parametrize(("share", "is_served"), [(0.9, True), (0.1, False)])
+@cases(("share", "is_served"), [(0.9, True), (0.1, False)])
 def test_a_warning_names_the_share_served_by_the_flash_cache(tmp_path, share, is_served):
     read = read_traces([trace(tmp_path / "here.trc", 10_000, 200)])
     evidence = OracleEvidence(traces=read, flash={"read": share})
@@ -188,7 +187,7 @@ def test_the_published_case_holds_with_equal_time_between_waits(tmp_path):
     assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
 
 
-@pytest.mark.parametrize("other", [{"fetches": 3}, {"event": WRITE}], ids=["calls", "writes"])
+@cases("other", [{"fetches": 3}, {"event": WRITE}])
 def test_other_work_on_the_target_leaves_the_rest_unchanged(tmp_path, other):
     source = trace(tmp_path / "reads.trc", 10_000, 200)
     both = tmp_path / "here.trc"
@@ -240,7 +239,7 @@ def test_elapsed_may_be_below_the_sum_of_sessions_only_for_one_statement(tmp_pat
     assert list(answer.advice) == []
 
 
-@pytest.mark.parametrize(
+@cases(
     ("rest", "low_s", "middle_s", "high_s"),
     [
         # A change by half, with a spread in both directions: 0.1 is 1 standard deviation.

@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 
+from cases import cases
 from spillcast.engines import LabQuery
 from spillcast.engines.duckdb import HASH_JOIN, WINDOW
 from spillcast.engines.registry import lab_of
@@ -37,7 +38,7 @@ def moved(recording, op):
     return sum(row["bytes"] or 0 for row in waits.to_pylist() if row["op"] == op)
 
 
-@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
+@cases("share", [0.2, 0.4, 0.6, 0.8, 0.95])
 def test_the_bounds_contain_what_really_remained(runs, share):
     open_ended = []
     for run in runs:

@@ -163,7 +163,7 @@ def test_time_before_the_first_spill_is_not_scaled_with_bytes(tmp_path):
     assert (rate.io_s + rate.rest_s) * BLOCK == pytest.approx(STEP_S, rel=0.01)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("reported", "whole"),
     [({"progress": 0.25}, 1600), ({"written_bytes": 800.0 * BLOCK}, 1600)],
 )
@@ -309,7 +309,7 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     assert coming.total_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
 
-@pytest.mark.parametrize(("before", "done"), [(1000, 1200), (2000, 1700)])
+@cases(("before", "done"), [(1000, 1200), (2000, 1700)])
 def test_time_before_the_recording_is_that_of_existing_or_deleted_files(tmp_path, before, done):
     """Writing the file's 1000 blocks took 1000 steps; others were written, read and deleted."""
     operations = [("write", FILE, block) for block in range(1000, 1200)]
@@ -406,7 +406,7 @@ def test_a_page_draws_the_recorded_and_the_remaining_work(tmp_path, written):
     assert all(part in text for part in ("before the recording", "recorded", "remaining"))
 
 
-@pytest.mark.parametrize(
+@cases(
     ("option", "value", "why"),
     [
         ("--progress", "120%", "--progress 120% is not a share of a query"),
@@ -426,7 +426,7 @@ def former(tmp_path):
     return former_run(tmp_path, 1000).path
 
 
-@pytest.mark.parametrize(
+@cases(
     ("elapsed_s", "reported", "runs", "source"),
     [
         (None, {"progress": 1.0}, 1, "--progress"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from part_recordings import BLOCK, FILE, MS, SAME, STEP_S, blocks, recorded, recorded_late
 
+from cases import cases
 from spillcast.evidence.postgres.spills import planned_bytes
 from spillcast.forecast import forecast
 from spillcast.forecast.query import workload_of_recording
@@ -98,7 +99,7 @@ def test_waits_without_bytes_give_no_estimate_of_remaining_work(tmp_path):
     assert forecast(part, SAME).to_json()
 
 
-@pytest.mark.parametrize(
+@cases(
     ("read", "gone", "expected"),
     [
         # Bytes 20 to 60 of 100: 60 are left to read, of which 40 follow.
@@ -107,7 +108,6 @@ def test_waits_without_bytes_give_no_estimate_of_remaining_work(tmp_path):
         ((20, 80), False, (0, 0, 0, 100, 80)),
         ((20, 40), True, (0, 0, 0, 100, 40)),
     ],
-    ids=["middle", "end", "removed"],
 )
 def test_unread_bytes_of_a_file_of_100_that_was_written_before(read, gone, expected):
     begin, size = read
@@ -124,14 +124,13 @@ def operator(kind, *below, rows=100_000, width=80, **values):
 SCAN = operator("Seq Scan")
 
 
-@pytest.mark.parametrize(
+@cases(
     "spiller",
     [
         operator("Sort", SCAN),
         operator("Hash Join", SCAN, operator("Hash", SCAN)),
         operator("Aggregate", SCAN, Strategy="Hashed"),
     ],
-    ids=lambda spiller: spiller["Node Type"],
 )
 def test_more_work_memory_never_spills_more_and_enough_spills_nothing(spiller):
     """A pass writes each row of 90 bytes once, except those that an aggregate holds."""

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cases import cases
 from evidence import recording, storage
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
@@ -45,7 +46,7 @@ def test_the_interval_contains_the_forecast(run, latency_ns, source, confidence)
     assert answer.confidence == confidence
 
 
-@pytest.mark.parametrize("option", [{"confidence": 1.0}, {"confidence": 90.0}, {"elapsed_s": -1.0}])
+@cases("option", [{"confidence": 1.0}, {"confidence": 90.0}, {"elapsed_s": -1.0}])
 def test_an_impossible_option_is_refused_by_its_name(run, option):
     with pytest.raises(OptionInvalid, match=next(iter(option)).removesuffix("_s")):
         forecast(run, storage(TARGET), **option)
@@ -141,9 +142,7 @@ def test_an_estimate_is_drawn_with_its_spread_below_and_above():
     )
 
 
-@pytest.mark.parametrize(
-    ("target_ns", "direction"), [(300_000, "slow to slow"), (30_000, "slow to fast")]
-)
+@cases(("target_ns", "direction"), [(300_000, "slow to slow"), (30_000, "slow to fast")])
 def test_a_forecast_names_the_sources_of_its_interval(run, target_ns, direction):
     """2 s of temp I/O in 4 s; copying 256 KiB from memory takes 30 us."""
     answer = forecast(run, storage({("read", BIG): target_ns}))

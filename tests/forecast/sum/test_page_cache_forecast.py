@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, warned
 from harness import spillcast
 from spillcast.evidence.counts import Bounds, OpCounts
@@ -53,11 +54,10 @@ def other_s(made, latency_ns):
     return made.elapsed_s - COUNT * latency_ns / 1e9
 
 
-@pytest.mark.parametrize(
+@cases(
     ("source", "more_s"),
     # Instead of 20 us each; reads are also of 128 KiB, and writers do not wait.
     [(GRID, COUNT * 80e-6), (TABLE, COUNT / 4 * 100e-6)],
-    ids=["grid", "catalogue"],
 )
 def test_a_spill_that_fits_in_memory_takes_the_same_time_on_any_storage(tmp_path, source, more_s):
     made = run(tmp_path / "r.spill")
@@ -69,7 +69,7 @@ def test_a_spill_that_fits_in_memory_takes_the_same_time_on_any_storage(tmp_path
     assert "64 MiB" in warning.message
 
 
-@pytest.mark.parametrize(
+@cases(
     ("latency_us", "changes"),
     [
         # Without memory; where memory could have answered and did not, operations bypass the page
@@ -78,7 +78,6 @@ def test_a_spill_that_fits_in_memory_takes_the_same_time_on_any_storage(tmp_path
         (70, {}),
         (20, {"machine": Machine(cpus=2)}),
     ],
-    ids=["no memory", "around it", "unknown"],
 )
 def test_without_a_page_cache_every_operation_goes_to_the_storage(tmp_path, latency_us, changes):
     made = run(tmp_path / "r.spill", latency_ns=latency_us * US)
@@ -153,9 +152,7 @@ def test_counts_as_fast_as_memory_have_an_interval_of_both_answers():
     assert "page-cache-answers" in warned(answer)
 
 
-@pytest.mark.parametrize(
-    ("buffered", "requests"), [(True, 63), (False, 2000)], ids=["read ahead", "direct"]
-)
+@cases(("buffered", "requests"), [(True, 63), (False, 2000)])
 def test_slow_counts_were_not_cached_but_were_read_ahead(buffered, requests):
     """8 MB in reads of 8 KiB: the kernel reads 128 KiB at once and writes back later."""
     counts = replace(counts_of_plan(plan(1500.0)), buffered=buffered)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from evidence import change, recording, storage
 from harness import completed, spillcast
 from spillcast.forecast import forecast
@@ -22,10 +23,14 @@ LOADS = [("write", 8192, 200, 2 * MS), ("read", 8192, 200, 2 * MS)]
 TARGET = storage({("write", 8192): MS, ("read", 8192): MS})
 
 
+def whole(folder):
+    """A recording of 1.6 s, of which 0.8 s are temp I/O."""
+    return recording(folder / "run.spill", LOADS, elapsed_s=1.6)
+
+
 @pytest.fixture
 def run(tmp_path):
-    """1.6 s, of which 0.8 s are temp I/O."""
-    return recording(tmp_path / "run.spill", LOADS, elapsed_s=1.6)
+    return whole(tmp_path)
 
 
 def query(ended_by="query", before_s=0.0, whole_s=1.6):
@@ -36,9 +41,10 @@ def codes(answer):
     return [warning.code for warning in answer.warnings]
 
 
-@pytest.mark.parametrize("because", ["duration", "interrupt", "failure"])
-@pytest.mark.parametrize("by_server", [False, True])
-def test_the_sentence_starts_with_the_part(run, because, by_server):
+@cases("because", ["duration", "interrupt", "failure"])
+@cases("by_server", [False, True])
+def test_the_sentence_starts_with_the_part(tmp_path, because, by_server):
+    run = whole(tmp_path)
     if by_server:
         change(run, server=query(because, whole_s=15.5, before_s=2.0))
     else:
@@ -120,7 +126,7 @@ def test_a_late_recording_with_an_unknown_end_names_both(run):
 WORKED = EarlierWork(3.61, 1.2, 900 << 20)
 
 
-@pytest.mark.parametrize(
+@cases(
     ("before", "ended_by", "begins"),
     [
         (WORKED, "end", "1.60 s were recorded of a process that had already run for 3.61 s: on "),
@@ -149,7 +155,8 @@ WORKED = EarlierWork(3.61, 1.2, 900 << 20)
         ),
     ],
 )
-def test_a_process_attached_late_names_its_earlier_time(run, before, ended_by, begins):
+def test_a_process_attached_late_names_its_earlier_time(tmp_path, before, ended_by, begins):
+    run = whole(tmp_path)
     change(run, before=before, ended_by=ended_by, temp=Temp(200, 200, 400 * 8192))
     answer = forecast(run, TARGET)
     assert answer.sentence().startswith(begins)
@@ -163,8 +170,9 @@ def test_a_process_attached_late_names_its_earlier_time(run, before, ended_by, b
     assert (requested.part, requested.baseline_s, requested.recorded_s) == (None, 5.21, 1.6)
 
 
-@pytest.mark.parametrize("ended_by", [None, "end"])
-def test_other_recordings_are_not_taken_for_a_part(run, ended_by):
+@cases("ended_by", [None, "end"])
+def test_other_recordings_are_not_taken_for_a_part(tmp_path, ended_by):
+    run = whole(tmp_path)
     change(run, ended_by=ended_by, server=query())
     answer = forecast(run, TARGET)
     assert (answer.baseline_s, answer.part, answer.to_json()["part"]) == (1.6, None, None)

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from cases import cases
 from evidence import change, recording
 from harness import completed, only_line, probed_grid, spillcast, spillcast_command
 from spillcast._core import __version__
@@ -100,7 +101,7 @@ def test_storage_without_provenance_is_read(probed, run, tmp_path):
     assert reported(run, storage) == {}
 
 
-@pytest.mark.parametrize(("days", "codes"), [(29, set()), (30, set()), (32, {"stale"})])
+@cases(("days", "codes"), [(29, set()), (30, set()), (32, {"stale"})])
 def test_an_old_measurement_is_a_warning(probed, run, days, codes):
     answer = reported(run, changed(probed, measured_at=days_ago(days)))
     assert set(answer) == codes
@@ -122,9 +123,7 @@ def test_a_measurement_on_another_host_is_a_warning(probed, run):
     assert "this runs" in reported(run, changed(probed, host="db-7"))["another-host"]
 
 
-@pytest.mark.parametrize(
-    "part", [{"mount_options": "rw,sync"}, {"mount_point": "/x"}, {"filesystem": "xfs"}]
-)
+@cases("part", [{"mount_options": "rw,sync"}, {"mount_point": "/x"}, {"filesystem": "xfs"}])
 def test_a_measurement_on_another_mount_is_a_warning(probed, run, part):
     answer = reported(run, changed(probed, **part))
     assert set(answer) == {"another-mount"}
@@ -149,9 +148,7 @@ def test_a_mount_over_a_probed_directory_is_a_warning(probed, tmp_path):
     assert "is tmpfs at" in codes["another-mount"]
 
 
-@pytest.mark.parametrize(
-    "known", [{"measured_at": "yesterday"}, {"host": 7}, {"mount_point": ["x"]}, [], "x"]
-)
+@cases("known", [{"measured_at": "yesterday"}, {"host": 7}, {"mount_point": ["x"]}, [], "x"])
 def test_a_damaged_provenance_is_refused(probed, tmp_path, known):
     document = json.loads(probed[1].read_text()) | {"provenance": known}
     path = tmp_path / "damaged.json"

@@ -171,7 +171,7 @@ def test_the_terms_add_up_to_the_forecast(tmp_path):
     assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
 
 
-@pytest.mark.parametrize(
+@cases(
     "cut", [{}, {"steps_skipped": 1}, {"think_scale": 0.5}, {"like": "x"}, {"closed_loop": False}]
 )
 def test_only_a_replay_of_the_whole_run_is_compared_with_its_time(tmp_path, cut):

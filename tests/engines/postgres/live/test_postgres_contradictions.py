@@ -15,6 +15,7 @@ import pytest
 from bench.capture import workers
 from bench.capture.workers import outcome
 
+from cases import cases
 from harness import available, ordinary_user
 from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live import record_postgres
@@ -103,7 +104,7 @@ def test_fewer_files_than_the_server_listed_are_a_contradiction(serial):
     assert contradictions(result)[0].text in refused(result)
 
 
-@pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
+@cases(("factor", "is_refused"), [(1.1, False), (2, True)])
 def test_a_plan_of_another_run_is_a_contradiction(serial, tmp_path, factor, is_refused):
     output = tmp_path / "run.spill"
     shutil.copytree(serial.path, output)
@@ -128,7 +129,7 @@ def test_sizes_of_a_plan_without_buffers_are_no_counts(serial, tmp_path):
     assert not contradictions(Recording.open(output))
 
 
-@pytest.mark.parametrize("document", [["x"], 3, [{"Plan": ["Temp Read Blocks"]}]])
+@cases("document", [["x"], 3, [{"Plan": ["Temp Read Blocks"]}]])
 def test_a_damaged_plan_of_a_recording_is_refused(serial, tmp_path, document):
     output = tmp_path / "run.spill"
     shutil.copytree(serial.path, output)

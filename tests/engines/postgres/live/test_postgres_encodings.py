@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from cases import nightly
+from cases import cases, nightly
 from harness import completed, environment, only_line, spillcast, succeeded
 from postgres_rig import Client, meta_of, recorder, until_kept
 
@@ -88,7 +88,7 @@ def test_a_statement_of_any_characters_is_explained(encoded, tmp_path):
         assert (output / "plan.json").exists()
 
 
-@pytest.mark.parametrize("option", ["--explain", "--set", "--query", "--postgres"])
+@cases("option", ["--explain", "--set", "--query", "--postgres"])
 def test_bytes_that_are_not_text_are_refused(newest, tmp_path, option):
     no_text = os.fsdecode(b"a=\xe9")
     given = {"--postgres": newest.dsn, option: no_text}

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from postgres_rig import MIDWAY, PARALLEL, interrupted_after
 from spillcast.cli import run
 from spillcast.engines import SessionSelector
@@ -66,7 +67,7 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path, monkeypatch):
     assert [item.name for item in tmp_path.iterdir()] == ["part.spill"]
 
 
-@pytest.mark.parametrize(
+@cases(
     "statement",
     ["delete from t", "select 1; drop table t", "select max(f) from nothing_of_that_name"],
 )

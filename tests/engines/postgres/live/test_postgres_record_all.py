@@ -11,6 +11,7 @@ import psycopg
 import pytest
 from test_postgres_record import EXPLAIN, go_on, temp_blocks
 
+from cases import cases
 from harness import completed, only_line, refuse_perf, spillcast, succeeded, until
 from postgres_rig import (
     JOIN,
@@ -277,7 +278,7 @@ SINGLE_SESSION = [
 ]
 
 
-@pytest.mark.parametrize("option", SINGLE_SESSION, ids=lambda option: option[0])
+@cases("option", SINGLE_SESSION)
 def test_options_of_one_session_are_refused(tmp_path, option):
     dsn = f"host={tmp_path}"
     result = spillcast("record", "--postgres", dsn, "--all", *option, cwd=tmp_path)

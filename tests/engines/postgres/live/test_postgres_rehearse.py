@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from cases import cases
 from emulator import skip_without_fuse
 from harness import completed, only_line, spillcast
 from postgres_rig import JOIN, OPERATION_S
@@ -86,7 +87,7 @@ def test_a_rehearsal_without_a_tablespace_is_refused(newest, explained, tmp_path
     assert f"location '{tmp_path}'" in raised.value.hint
 
 
-@pytest.mark.parametrize(
+@cases(
     ("statement", "why"),
     [
         ("delete from t", "begins with 'delete'"),
