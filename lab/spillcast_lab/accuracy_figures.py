@@ -1,13 +1,13 @@
 """Figures of the accuracy of forecasts: aims and measured values, tables, and charts."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from statistics import median
 
 import numpy as np
 
-from spillcast.dataclasses import dataclass
 from spillcast.lab.case import Case
 from spillcast.report.checks import percent, share
 from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks

@@ -10,6 +10,7 @@ Spreads for a case are from other queries only, so that no query is judged by it
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import ceil, exp, log, pi
 from statistics import NormalDist, fmean, median
 from typing import NamedTuple
@@ -17,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from spillcast.calibrated import ANY, Category, Residuals, calibrated
-from spillcast.dataclasses import dataclass, replace
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case

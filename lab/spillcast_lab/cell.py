@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
 
-from spillcast.dataclasses import replace
 from spillcast.engines import Explains, Lab
 from spillcast.engines.queries import RunResult
 from spillcast.errors import SpillcastError, TimesUnknown

@@ -8,11 +8,11 @@ FUSE server on the query's cores.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations
 from math import inf
 from random import Random
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.engines import Lab
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import Cell, Pair, Plain, Storage, cell_s, run_s, unavailable

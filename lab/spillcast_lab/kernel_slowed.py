@@ -12,10 +12,10 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import ExperimentFailed, SpillcastError
 from spillcast.lab.storages import SpillDirectory, file_name
 from spillcast.recording import OPS

@@ -1,6 +1,7 @@
 """The cells and storages that can be verified, and their approximate time."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, permutations, zip_longest
 from math import exp, log
@@ -8,7 +9,6 @@ from random import Random
 from typing import Any
 
 from spillcast.calibrated import calibrated
-from spillcast.dataclasses import dataclass
 from spillcast.engines import THREADS_MAX, Explains, Lab, LabQuery
 from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown

@@ -1,9 +1,9 @@
 """The outcome of verified forecasts: against single runs, intervals and the ceiling."""
 
 import re
+from dataclasses import replace
 from statistics import median
 
-from spillcast.dataclasses import replace
 from spillcast.lab.case import DIRECTIONS, Case, Runs
 
 #: The direction of a move to faster storage.

@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from random import Random
 
-from spillcast.dataclasses import replace
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.registry import known_as
 from spillcast.errors import RehearsalFailed

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import comb
 from statistics import median
 
 import numpy as np
 
-from spillcast.dataclasses import dataclass
 from spillcast.lab.case import DIRECTIONS, Case, Truth
 from spillcast.report import Page, PagePart, Prose
 from spillcast.report.checks import cases_table, percent, share

@@ -1,9 +1,9 @@
 """Equal runs of a query that alternate with other series, until enough are undisturbed."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.engines import LabQuery
 from spillcast.engines.queries import RunResult
 from spillcast.lab.run import RETRIES, lost_shares, undisturbed

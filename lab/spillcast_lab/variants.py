@@ -1,11 +1,11 @@
 """Variants of a forecast: without one of the estimators, or with more evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from spillcast.dataclasses import replace
 from spillcast.errors import SpillcastError
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.projection import ESTIMATORS, HISTORY, REHEARSAL

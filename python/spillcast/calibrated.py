@@ -3,12 +3,11 @@
 import tomllib
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from spillcast.dataclasses import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -4,13 +4,12 @@ Text is stored as positions in a list of names, because it repeats.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from spillcast.dataclasses import dataclass, field, replace
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -6,6 +6,7 @@ its numbers.
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import NAME, TEXT, ColumnValues, Field, Flags, Integers
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import FileTooLarge
 from spillcast.gate import COUNT_MAX, damaged, reading
 

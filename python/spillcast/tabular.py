@@ -11,12 +11,12 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import zip_longest
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import PackageMissing
 from spillcast.text import visible
 from spillcast.units import (

@@ -15,10 +15,10 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.engines.queries import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application

@@ -9,6 +9,7 @@ not on a CPU by the ratio of bandwidths, ``sparklens`` does so by task and resch
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import permutations
@@ -16,7 +17,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.engines.queries import RunResult
 from spillcast.errors import ChoiceUnknown, ProgramMissing, SpaceInsufficient
 from spillcast.evidence.spark import Application

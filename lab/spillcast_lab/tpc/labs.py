@@ -1,10 +1,10 @@
 """TPC-H and TPC-DS on each engine of experiments: its tables and spilling queries."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from spillcast.dataclasses import replace
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.datafusion import DataFusionLab

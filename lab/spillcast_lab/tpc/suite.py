@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient

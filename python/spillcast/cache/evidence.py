@@ -1,6 +1,7 @@
 """Reads traces, recordings, CSV and oracleGeneral files as requests for cache lines."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,7 +14,6 @@ from spillcast.cache.rows import (
     read_csv,
     read_observed,
 )
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceMixed,

@@ -5,6 +5,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice, pairwise
 from pathlib import Path
@@ -13,7 +14,6 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import TEXT, ColumnValues, Flags, Integers, fields_of
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

@@ -1,13 +1,13 @@
 """Simulates a flash cache in front of a disk: its hits, elapsed time, and miss ratios by size."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from spillcast import _core
 from spillcast.cache.evidence import Requests
-from spillcast.dataclasses import dataclass
 from spillcast.document import PrintedDocument, key
 from spillcast.errors import (
     ChoiceUnknown,

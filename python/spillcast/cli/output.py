@@ -6,10 +6,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from spillcast.dataclasses import dataclass
 from spillcast.text import visible
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,7 +21,6 @@ from spillcast.cli.output import (
     takes_colours,
     write_over,
 )
-from spillcast.dataclasses import replace
 from spillcast.report.recording import status_line
 from spillcast.tabular import shortened
 from spillcast.text import visible

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,7 +17,6 @@ import typer
 
 from spillcast.cli.output import emit, notify, print_coloured, terminal_columns
 from spillcast.cli.usage import given_of, refuse
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.engines import SessionSelector
 from spillcast.errors import (
     OptionConflict,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -22,7 +23,6 @@ from spillcast.cli.options import (
 )
 from spillcast.cli.output import Answer, emit, notify, raw, terminal_columns
 from spillcast.cli.usage import refuse
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refusal
 from spillcast.units import format_count
 

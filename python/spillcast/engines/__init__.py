@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkable
-
-from spillcast.dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from spillcast.engines.queries import QueryProcess, RunResult

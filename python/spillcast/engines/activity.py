@@ -3,9 +3,8 @@
 import math
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal, Protocol
-
-from spillcast.dataclasses import dataclass
 
 #: The states of a working session, as in pg_stat_activity.
 ACTIVE = ("active", "fastpath function call")

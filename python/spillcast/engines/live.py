@@ -7,11 +7,11 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spillcast import _core
-from spillcast.dataclasses import replace
 from spillcast.engines import Notify, OnStatus, SessionSelector
 from spillcast.engines.activity import Activity
 from spillcast.engines.sampler import Sampler, SessionQuery

@@ -5,13 +5,13 @@ import pwd
 import re
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
 from spillcast.recording.observed import meminfo_bytes, proc_text, status_of
 from spillcast.text import shell_word, sql_literal

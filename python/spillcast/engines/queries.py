@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import ExperimentFailed, first_line
 
 #: The timeout of a query: engines that lack memory may wait for it for ever.

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import exp
 from typing import Any, Literal
 
-from spillcast.dataclasses import asdict, dataclass, field, replace
 from spillcast.document import internal, key
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts

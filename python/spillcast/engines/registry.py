@@ -3,10 +3,10 @@
 ``tests/paper_engine.py`` is an example of an engine in one file.
 """
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.engines import BY_PROCESS, Coverage, Engine, Lab, LikelyName, MemorySetting
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 

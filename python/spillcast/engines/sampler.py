@@ -4,11 +4,11 @@ import random
 import threading
 import time
 from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spillcast._core import PeakMemory, age_s
-from spillcast.dataclasses import dataclass, field
 from spillcast.engines.activity import (
     ACTIVE,
     ActiveStatement,

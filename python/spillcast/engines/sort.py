@@ -5,11 +5,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
 
-from spillcast.dataclasses import replace
 from spillcast.engines import Lab, LabQuery
 from spillcast.engines.queries import QueryProcess, QuerySession, Scheduled, end_with_parent
 from spillcast.errors import ProgramMissing

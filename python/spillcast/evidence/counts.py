@@ -4,11 +4,11 @@ Plans, statement statistics, reports and stated figures contain such totals but 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from spillcast.dataclasses import astuple, dataclass, replace
 from spillcast.errors import (
     EvidenceContradictory,
     EvidenceIncomplete,

@@ -1,10 +1,10 @@
 """Reads a profile of DuckDB in JSON: the elapsed time of a query and the size of its temp files."""
 
 import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import internal, key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo

@@ -4,10 +4,10 @@ import re
 import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import (

@@ -3,11 +3,11 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.counts import PROFILE, Counts, counts_of_figures, times_up_to
 from spillcast.evidence.numbers import amount, quantity_of

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceContradictory, EvidenceDamaged, OptionInvalid
 from spillcast.gate import COUNT_MAX
 

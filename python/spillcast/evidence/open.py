@@ -8,12 +8,12 @@ import stat
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from threading import Thread
 from typing import IO
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceMissing,
     EvidenceMixed,

@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceMixed, EvidenceUnknown, EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.oracle import SAMPLE_COUNTS

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from spillcast.dataclasses import KW_ONLY, dataclass
 from spillcast.errors import EvidenceAmbiguous, InputError, OptionInvalid, SelectionEmpty
 from spillcast.tabular import aligned
 from spillcast.text import one_line

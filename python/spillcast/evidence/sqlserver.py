@@ -6,11 +6,11 @@ waits of the query. It does not count operations, each of which moves from one p
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import (
     EvidenceContradictory,
     EvidenceDamaged,

@@ -1,9 +1,9 @@
 """The results of fleet and ingest: which databases and statements gain most."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import PrintedDocument, key
 
 INGEST_SCHEMA = "spillcast.ingest/1"

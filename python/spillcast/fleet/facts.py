@@ -9,13 +9,13 @@ import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileTooLarge
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash import Ash

@@ -2,10 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from spillcast import stats
-from spillcast.dataclasses import replace
 from spillcast.errors import NoTempIo, TargetUnsuited
 from spillcast.fleet import DatabaseRow, DayRow, Fleet, FleetStatement, Interval
 from spillcast.fleet.dataset import Dataset

@@ -12,6 +12,7 @@ the same dataset always has the same result.
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from operator import itemgetter
@@ -22,7 +23,6 @@ from urllib.parse import unquote
 import duckdb
 import numpy as np
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.statements import StatementRow, counts_of_row

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from itertools import chain
@@ -19,7 +20,6 @@ from typing import Any
 from urllib.parse import quote
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceIncomplete,
     EvidenceMissing,

@@ -9,12 +9,12 @@ import gzip
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.document import internal, read
 from spillcast.evidence.numbers import unix_time_s
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, TEMP_TIMES, StatementRow

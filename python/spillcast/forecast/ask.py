@@ -3,10 +3,10 @@
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import EvidenceFiles, find_evidence, open_evidence

@@ -1,8 +1,8 @@
 """The limits of a storage that a query waits for, and what raising each of them saves."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import key
 from spillcast.storage.storage import Limit, Storage
 from spillcast.units import format_duration

@@ -2,10 +2,10 @@
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.document import later
 
 EXPLANATIONS = Path(__file__).with_name("explained.toml")

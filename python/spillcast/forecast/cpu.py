@@ -13,12 +13,12 @@ The estimates are averaged with weights from their errors:
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, replace
 from spillcast.forecast.workload import CpuTime, PreviousRun
 from spillcast.forecast.workload.load import Load, counts
 from spillcast.recording import OPS

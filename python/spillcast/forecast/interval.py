@@ -1,6 +1,7 @@
 """Intervals of forecasts, from the errors of their inputs and of verified forecasts."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import exp, hypot, inf, log
 from statistics import NormalDist
 
@@ -8,7 +9,6 @@ import numpy as np
 
 from spillcast.calibrated import Residuals, calibrated
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass
 from spillcast.errors import IntervalTooWide
 from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration

@@ -5,10 +5,10 @@ contains the intervals at both bounds.
 """
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property
 from itertools import repeat
 
-from spillcast.dataclasses import replace
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.interval import Uncertainty, around, too_wide

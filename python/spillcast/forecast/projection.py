@@ -9,10 +9,10 @@ CPU time by colder or warmer caches. docs/method.md derives the formula and list
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import hypot
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import OptionInvalid
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
 from spillcast.forecast.cpu import (

@@ -1,9 +1,10 @@
 """The workload of a query, from its counts, or from its recording, its rest and other runs."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from spillcast.calibrated import calibrated
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import spinning_s

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.dataclasses import dataclass, fields
 from spillcast.errors import EvidenceContradictory, OptionConflict, OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, EvidenceFiles

@@ -1,10 +1,10 @@
 """A forecast as a value: the elapsed time on a target, its interval, terms and warnings."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from spillcast.columns import TEXT, fields_of
-from spillcast.dataclasses import asdict, dataclass, replace
 from spillcast.document import PrintedDocument, internal, key, later
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding

@@ -1,12 +1,12 @@
 """The uncertainty of the elapsed time on a storage, drawn from the errors of its inputs."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import exp, hypot, inf, log, sqrt
 
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import replace
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.projection import Projection, projection
 from spillcast.forecast.result import Sampled

@@ -1,9 +1,9 @@
 """The verdict on forecasts of a query: where time goes, whether storage helps, the next step."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from spillcast.dataclasses import asdict, dataclass, replace
 from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
 from spillcast.forecast.binding import NEGLIGIBLE
 from spillcast.forecast.result import (

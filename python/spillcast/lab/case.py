@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import TEXT, struct_of
-from spillcast.dataclasses import asdict, dataclass, field, fields
 from spillcast.document import key, written
 from spillcast.engines.queries import RunResult
 from spillcast.errors import EvidenceUnknown, PathMissing

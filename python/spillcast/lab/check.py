@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import read
 from spillcast.engines import LabQuery, StatementSelector
 from spillcast.engines.queries import RunResult

@@ -7,10 +7,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.document import key
 from spillcast.installation import commit, extras, install, lacking
 from spillcast.recording.calibration import kept_calibration

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TypeVar
@@ -9,7 +10,6 @@ from typing import TypeVar
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.engines import Calibrates, Engine, LabQuery
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient

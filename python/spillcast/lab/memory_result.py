@@ -1,10 +1,10 @@
 """The result of a sweep of work memory: measured and forecast points, and turning points."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell

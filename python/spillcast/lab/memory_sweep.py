@@ -3,12 +3,12 @@
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import pairwise, product
 from math import log2
 from pathlib import Path
 from statistics import median
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import Note
 from spillcast.engines import Explains, Lab, LabQuery
 from spillcast.engines.queries import RunResult

@@ -4,11 +4,11 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from math import exp
 from pathlib import Path
 from statistics import NormalDist, fmean
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import OptionConflict, OutputUnwritable, SpaceInsufficient, SpillcastError
 from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import preload_path

@@ -5,10 +5,10 @@ trace.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import replace
 from spillcast.errors import OptionConflict, OptionInvalid, QueryInvalid, SelectionEmpty
 from spillcast.evidence.open import EvidenceFiles, find_evidence
 from spillcast.evidence.selection import NO_FILTER, Filter

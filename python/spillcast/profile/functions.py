@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import key, read
 from spillcast.errors import EvidenceUnsuited, QueryInvalid
 from spillcast.gate import json_of, reading, text_of

@@ -1,10 +1,10 @@
 """Profiles evidence whose rows are not waits: samples, statistics, calls, lines of a plan."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import asdict, replace
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.oracle.ash import read_ash

@@ -1,9 +1,9 @@
 """The result of a profile: rows of time, grouped by a key."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import PrintedDocument, internal, later
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_duration

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares

@@ -5,13 +5,13 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from spillcast import _core
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceMixed, OptionConflict, QueryInvalid, first_line
 from spillcast.evidence.open import EvidenceFiles, find_evidence
 from spillcast.evidence.oracle.trace import (

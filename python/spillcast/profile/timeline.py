@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.selection import NO_FILTER, Filter
 from spillcast.recording import TEMP_EVENTS, Recording, is_like

@@ -8,12 +8,12 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.dataclasses import dataclass
 from spillcast.document import key, read, written
 from spillcast.errors import InputError, OutputUnwritable, SpillcastError
 from spillcast.gate import json_of, text_of

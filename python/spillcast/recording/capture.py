@@ -1,10 +1,10 @@
 """Captures: the sources, the options of a recording, and the account in meta.json."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import key
 from spillcast.recording.observed import RecordedQuery, TempKind
 from spillcast.units import format_bytes, format_count, format_share

@@ -2,10 +2,10 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from spillcast.dataclasses import dataclass
 from spillcast.document import later
 from spillcast.recording.meta import PLAN_FILE, Meta, is_recording
 from spillcast.recording.observed import RecordedQuery

@@ -8,13 +8,13 @@ pass, and estimates from regions of the files which reads miss a page cache.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from spillcast import _core
 from spillcast.columns import ColumnValues, Integers
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording import WRITEBACK

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,6 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import ColumnValues, Flags, Integers
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.recording import SECOND_NS
 from spillcast.recording.derived import with_temp_column
 from spillcast.recording.meta import KeptWaits, Meta

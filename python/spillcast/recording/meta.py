@@ -3,12 +3,12 @@
 import json
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.document import key, read, written
 from spillcast.errors import EvidenceUnsuited, PathUnusable, SchemaUnsupported
 from spillcast.gate import object_of, reading

@@ -1,11 +1,11 @@
 """Records a minute of a long run: bursts at growing intervals, joined end to end."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spillcast.dataclasses import replace
 from spillcast.errors import SpillcastError
 from spillcast.recording import OPS
 from spillcast.recording.capture import SHARED, CaptureAccount

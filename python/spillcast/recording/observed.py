@@ -5,12 +5,12 @@ import re
 import select
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.document import key
 
 #: File systems that keep files only in memory.

@@ -8,12 +8,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.document import as_text
 from spillcast.errors import NothingRecorded
 from spillcast.recording import SECOND_NS

@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
 from spillcast.gate import json_of, reading, text_of
 from spillcast.public import checked

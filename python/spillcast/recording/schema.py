@@ -1,11 +1,12 @@
 """The columns of a recording's files, rows within a window, size classes, and totals of rows."""
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import NAME, ColumnValues, Field
-from spillcast.dataclasses import dataclass, replace
 from spillcast.recording import OPS, SECOND_NS
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.tables import Table, distinct

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import Field
-from spillcast.dataclasses import dataclass
 from spillcast.document import PrintedDocument, key
 from spillcast.errors import OutputExists, OutputUnwritable, PathMissing, PathUnusable
 from spillcast.recording import SECOND_NS

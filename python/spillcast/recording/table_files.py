@@ -4,11 +4,11 @@ meta.json has the sums of the rows; if the rows do not add up to them, they are 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from spillcast import _core
-from spillcast.dataclasses import replace
 from spillcast.gate import damaged, reading
 from spillcast.recording.meta import COPY_AGAIN, Meta, TableName
 from spillcast.recording.schema import SIGNED, TABLES

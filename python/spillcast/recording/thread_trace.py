@@ -1,6 +1,7 @@
 """The work of a recording's threads: their trace and sums of their waits."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +11,6 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.dataclasses import dataclass, replace
 from spillcast.recording.calibration import idle_s
 from spillcast.tables import Numbers, Table, arrays_of
 

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.recording import SECOND_NS
 from spillcast.recording.meta import Meta
 from spillcast.recording.recording import FileSums, Recording, WrittenBytes

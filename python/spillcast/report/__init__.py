@@ -7,11 +7,11 @@ the finished text, so they cannot change it.
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Protocol
 
-from spillcast.dataclasses import dataclass
 from spillcast.tabular import WIDTH, PrintedTable, paragraph
 from spillcast.text import visible
 from spillcast.units import format_duration

@@ -12,12 +12,12 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, chain, count, islice
 from typing import Any, Literal
 
 import msgspec
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import as_text
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line

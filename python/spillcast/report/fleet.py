@@ -1,10 +1,10 @@
 """Savings of a fleet as tables, and the result of an ingest."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from spillcast.dataclasses import asdict
 from spillcast.fleet import Fleet, Ingested
 from spillcast.report import Drawing, Notes, Page, Prose, listed, with_bars
 from spillcast.tabular import Column, PrintedTable

@@ -1,10 +1,10 @@
 """Forecasts as a page of text: the verdict, a table of the targets, terms and warnings."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from operator import itemgetter
 from typing import Any
 
-from spillcast.dataclasses import asdict, replace
 from spillcast.forecast import Caveat, Forecast, Term
 from spillcast.forecast.remaining.progress import FILES_SOURCE
 from spillcast.forecast.result import (

@@ -1,9 +1,9 @@
 """A recording in progress: time by event, temp latency, the forecast, and the overhead."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import forecasts_document, verdict
 from spillcast.recording import OPS

@@ -1,9 +1,9 @@
 """Pages of a profile, of functions on CPU, and of the result of an SQL query."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE
 from spillcast.report import (

@@ -1,9 +1,9 @@
 """The storage to buy: the answer, the frontier of price and time, the value of settings."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
-from spillcast.dataclasses import asdict, fields
 from spillcast.forecast.sizing import SAVING_SHARE_MIN
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
 from spillcast.report import Page, PagePart, Prose

@@ -6,13 +6,13 @@ the background to the disk when it is evicted.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.rows import of_recording
 from spillcast.cache.simulation import CacheOptions, simulate
-from spillcast.dataclasses import replace
 from spillcast.errors import InputError, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording

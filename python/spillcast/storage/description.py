@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -10,7 +11,6 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.dataclasses import asdict, dataclass
 from spillcast.document import internal, written
 from spillcast.errors import OptionInvalid, Refusal, TargetIncomplete
 from spillcast.recording import OPS

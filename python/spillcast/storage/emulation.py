@@ -8,11 +8,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import Note, written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
 from spillcast.interruptible import Forwarder

@@ -1,6 +1,7 @@
 """Reads fio's JSON as a storage, and writes a recording as an iolog for fio."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import inf, prod
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import PrintedDocument
 from spillcast.errors import EvidenceMixed, TargetIncomplete
 from spillcast.evidence.numbers import FigureCheck, check_all, number_of

@@ -6,10 +6,10 @@ import re
 import stat
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import InputError, OptionInvalid, SpillTooLarge
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording

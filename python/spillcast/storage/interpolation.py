@@ -4,11 +4,11 @@ import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass
 from spillcast.storage.storage import Group
 
 #: Replaces 0 in logarithms: one picosecond.

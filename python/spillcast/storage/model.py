@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from spillcast import stats
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import FiguresMissing
 from spillcast.recording import OPS
 from spillcast.storage.interpolation import CellInterpolation, Interpolation

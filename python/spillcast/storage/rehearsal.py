@@ -2,10 +2,10 @@
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from spillcast.dataclasses import dataclass
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.observed import observed

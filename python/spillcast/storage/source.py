@@ -2,12 +2,12 @@
 
 import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import hypot, isfinite, log
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import key
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import Mounted, TempPlace, mounted

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import stats
-from spillcast.dataclasses import dataclass, fields, replace
 from spillcast.document import internal, key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of

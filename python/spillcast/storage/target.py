@@ -2,11 +2,11 @@
 
 import os
 import re
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.dataclasses import replace
 from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import STORAGE_WORDS, kind_of, rereadable

@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from http.client import HTTPException
 from pathlib import Path
 from statistics import fmean
@@ -13,7 +14,6 @@ from urllib.error import HTTPError
 from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.engines.ranking import (
     FORECAST_MAX,
     Ranked,

@@ -6,11 +6,11 @@ import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import (
     OptionInvalid,
     PackageMissing,

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.engines import mysql
 from spillcast.engines.ranking import FORECAST_MAX, Ranked, RankRequest, ServerRanking, with_gains
 from spillcast.engines.registry import MYSQL

@@ -4,11 +4,11 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.engines import Notify, OnStatus, SessionSelector, mysql
 from spillcast.engines.activity import ActiveStatement, ProcessTempFiles, SessionState
 from spillcast.engines.live import (

@@ -8,10 +8,10 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from spillcast.dataclasses import replace
 from spillcast.engines import Calibrates, Explains, LabQuery
 from spillcast.engines.postgres import WORKER_TITLE, Connection, children, literal, refused, row
 from spillcast.engines.postgres.server import (

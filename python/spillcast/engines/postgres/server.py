@@ -8,11 +8,11 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.engines.postgres import CALIBRATOR, local_process, open_session
 from spillcast.engines.queries import ending_with_us, running_server
 from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing, ServerUnsuited

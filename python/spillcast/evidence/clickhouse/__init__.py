@@ -9,11 +9,11 @@ differ, there are bounds.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import EvidenceIncomplete, NoTempIo, SelectionEmpty
 from spillcast.evidence.counts import (
     PROFILE,

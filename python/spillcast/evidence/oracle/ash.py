@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Literal
 import numpy as np
 
 from spillcast.columns import NAME, TEXT, ColumnValues, Field, Flags, Integers
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.oracle.spooled import (
     SECOND_NS,

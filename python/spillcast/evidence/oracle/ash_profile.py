@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from spillcast.columns import Field
-from spillcast.dataclasses import dataclass
 from spillcast.errors import SelectionEmpty
 from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
 from spillcast.evidence.oracle.spooled import clock

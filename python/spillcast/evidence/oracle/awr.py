@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceIncomplete,

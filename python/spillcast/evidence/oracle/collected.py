@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spillcast.columns import ColumnValues
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
 from spillcast.evidence.oracle.spooled import Damage, parse_integer, read_spooled
 from spillcast.evidence.selection import BLOCK_BYTES, BLOCK_SIZES, parse_block

@@ -4,12 +4,12 @@ import base64
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.dataclasses import replace
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

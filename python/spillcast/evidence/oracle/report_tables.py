@@ -3,10 +3,10 @@
 import html
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import chain, groupby
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
 from spillcast.evidence.table_rows import (

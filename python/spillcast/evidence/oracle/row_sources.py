@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.numbers import FigureCheck, check_all
 from spillcast.evidence.oracle.ash_profile import WAITS

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.counts import (
     OPERATION_BYTES,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain, islice
@@ -11,7 +12,6 @@ from typing import IO, Any
 import numpy as np
 
 from spillcast.columns import TEXT, ColumnValues
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

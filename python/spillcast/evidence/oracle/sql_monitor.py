@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.counts import (
     OPERATION_BYTES,

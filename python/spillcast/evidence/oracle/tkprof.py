@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import dropwhile
 from math import log
 from pathlib import Path
 from typing import NamedTuple
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,

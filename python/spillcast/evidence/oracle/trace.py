@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

@@ -3,9 +3,9 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import permutations
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import EvidenceDamaged, EvidenceMixed
 from spillcast.evidence.numbers import TOLERANCE, ZERO, FigureCheck, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import ReportRow, ReportTable

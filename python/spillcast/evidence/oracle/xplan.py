@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import (
     EvidenceContradictory,
     EvidenceDamaged,

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 from types import MappingProxyType
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.numbers import ZERO, FigureCheck, Number, amount, rounded_number, seconds_of
 from spillcast.evidence.postgres import BLOCK_BYTES

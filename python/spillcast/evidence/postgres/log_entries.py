@@ -5,11 +5,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import chain, pairwise, takewhile
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.languages import ENGLISH, LEVEL, in_english, temp_file_at

@@ -4,10 +4,10 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

@@ -6,10 +6,10 @@ be spread evenly over batches and partitions.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import astuple, dataclass, replace
 from math import ceil, log, log2
 from typing import Any
 
-from spillcast.dataclasses import astuple, dataclass, replace
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import (
     HASHED_ROW_BYTES,

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import TimesContradictory
 from spillcast.evidence.counts import (
     FASTER,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import (
     EvidenceIncomplete,
     EvidenceUnknown,

@@ -1,9 +1,9 @@
 """A plan without BUFFERS: bounds of its temp I/O, and what it does not show at all."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 
-from spillcast.dataclasses import replace
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HINT

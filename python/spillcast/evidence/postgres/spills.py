@@ -1,11 +1,11 @@
 """The nodes of a PostgreSQL plan that spill, in a run or by estimates, and their work memory."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 from typing import Any
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.evidence.numbers import amount, quantity_of
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import document_of

@@ -4,12 +4,12 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, compress, groupby, pairwise
 from math import frexp, inf
 from operator import itemgetter
 
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.evidence.counts import MEMORY_BYTES_PER_S
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres.document import LOGGED

@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 from math import ceil, log
 from typing import Literal
 
-from spillcast.dataclasses import dataclass
 from spillcast.document import internal, later
 from spillcast.evidence.postgres import BLOCK_BYTES
 

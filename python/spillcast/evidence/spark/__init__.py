@@ -7,13 +7,13 @@ or in another encoding than UTF-8. fsspec opens addresses other than paths.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,

@@ -6,12 +6,12 @@ compiler and the garbage collector may run while tasks wait, and delay tasks tha
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from spillcast.columns import Floats, Integers
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceMixed, TimesUnknown
 from spillcast.evidence.spark import Application, ObservedTasks
 from spillcast.recording.meta import Meta

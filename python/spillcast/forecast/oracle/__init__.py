@@ -14,6 +14,7 @@ events, without a match of sizes, and with the time outside unchanged.
 import glob
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
@@ -21,7 +22,6 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.dataclasses import replace
 from spillcast.errors import InputError, OptionInvalid, Refusal, TargetInvalid, TargetUnsuited
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from spillcast.columns import Floats, Integers
-from spillcast.dataclasses import dataclass, field
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.open import EvidenceFiles
 from spillcast.evidence.oracle.ash import read_ash

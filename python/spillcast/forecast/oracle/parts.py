@@ -5,6 +5,7 @@ of the same work measure the difference. Without them the time outside is kept, 
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import expm1, hypot, log, sqrt
 
 import numpy as np
@@ -12,7 +13,6 @@ import numpy as np
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled, TimesUnknown
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS

@@ -1,11 +1,11 @@
 """Estimates of the rest of a partly recorded query, one for each source of evidence."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from math import exp, hypot
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.previous_runs import (

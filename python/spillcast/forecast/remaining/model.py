@@ -16,12 +16,12 @@ If nothing bounds the remaining writes, there is only a lower bound: no more wri
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import exp, hypot, log
 
 import numpy as np
 
 from spillcast.columns import Floats, Integers
-from spillcast.dataclasses import dataclass, replace
 from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.remaining.progress import (
     ELAPSED,

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, fields
 from math import exp, hypot, log
 from typing import Literal
 
@@ -10,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.dataclasses import astuple, dataclass, fields
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import EarlierWork, SizedFile

@@ -3,11 +3,11 @@
 import platform
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import date
 from math import inf
 
 from spillcast.calibrated import calibrated
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,

@@ -6,10 +6,10 @@ cheapest combination lies at or above these values.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, inf
 
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import PrintedDocument, key
 from spillcast.errors import Refusal
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Binding, Outcome

@@ -8,13 +8,13 @@ the nodes is unknown, both ends of the possible range are simulated, and the for
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import cycle
 from math import exp, hypot, inf, log
 from statistics import NormalDist
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import (
     EvidenceContradictory,
     NoTempIo,

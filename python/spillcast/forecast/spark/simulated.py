@@ -3,12 +3,12 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
 from statistics import fmean
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.spark import Application, Stage
 from spillcast.forecast.question import Question

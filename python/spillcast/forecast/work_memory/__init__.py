@@ -1,10 +1,10 @@
 """What more memory would save instead of other storage: PostgreSQL's work_mem, Oracle's PGA."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import hypot
 from typing import Any, Literal
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import internal, later, written
 from spillcast.evidence.postgres.work_memory import (
     NodeSpill,

@@ -9,11 +9,11 @@ that a second of latency adds (docs/guides/work-memory.md).
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from math import log
 
 import numpy as np
 
-from spillcast.dataclasses import dataclass
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
 from spillcast.recording import OPS, Recording

@@ -5,10 +5,10 @@ It is read once, and contains plain values and arrays. It depends on no file and
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, replace
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load

@@ -1,13 +1,13 @@
 """The workload of counts, with the times of today's storage if their temp I/O was not timed."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Protocol
 
 import numpy as np
 
 from spillcast import _core
-from spillcast.dataclasses import replace
 from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.evidence.counts import (
     Bounds,

@@ -7,6 +7,7 @@ at each level (TemporaryFileCompressionAdaptivity), so it compresses more on slo
 import random
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,6 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, replace
 from spillcast.forecast.workload.load import Load, mean_latency_s, operations, with_means
 from spillcast.storage.model import Estimate
 from spillcast.tables import followed

@@ -1,11 +1,11 @@
 """Loads: temp I/O by op and size, and the latency of their operations on a storage."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import dataclass, replace
 from spillcast.storage import Storage
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.rehearsal import Rehearsal

@@ -1,12 +1,12 @@
 """The workload of the recorded time of a run."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import hypot
 
 import numpy as np
 
 from spillcast.columns import Floats
-from spillcast.dataclasses import replace
 from spillcast.errors import NotSpilled
 from spillcast.forecast.workload import (
     SHARE_REPORTED,

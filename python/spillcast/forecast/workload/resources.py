@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import exp, floor, inf, log
 from typing import Any
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.dataclasses import dataclass, replace
 from spillcast.errors import OptionInvalid
 from spillcast.forecast.workload.load import Load
 from spillcast.recording.thread_trace import ThreadTrace

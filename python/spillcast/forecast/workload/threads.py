@@ -12,6 +12,7 @@ then a part of its waits hides behind the wait for the next period, and it is si
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +21,6 @@ import numpy as np
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.columns import Flags, Floats, Integers
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.forecast.workload.load import Load, operations
 from spillcast.forecast.workload.resources import (
     ANY_STORAGE,

@@ -1,10 +1,10 @@
 """I/O size against storage: one spill issued with each size, on a model or on a directory."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.dataclasses import dataclass, fields
 from spillcast.document import Note, key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict

@@ -1,12 +1,12 @@
 """Spills with I/O of other sizes: a synthetic external sort, and a recorded spill."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from spillcast.columns import Flags, Integers
-from spillcast.dataclasses import dataclass
 from spillcast.document import Note
 from spillcast.errors import EvidenceUnsuited, InputError, OptionInvalid
 from spillcast.recording import Recording

@@ -4,6 +4,7 @@ import math
 import random
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -12,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, replace
 from spillcast.document import Note, key
 from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import IN_MEMORY

@@ -10,10 +10,10 @@ The page's Content-Security-Policy allows no address, and only the script that c
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.report import Commands, Notes, Page, PagePart, Prose, TitledTable
 from spillcast.report.html.charts import Chart
 from spillcast.tabular import NONE, UNITS, Column, PrintedTable

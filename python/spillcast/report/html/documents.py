@@ -5,11 +5,11 @@ The answer of a section, one or two sentences, is the head of a page without a f
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from spillcast.cache.simulation import CacheResult
-from spillcast.dataclasses import replace
 from spillcast.engines.ranking import Ranked, ServerRanking, SpillHistory
 from spillcast.fleet import Fleet
 from spillcast.forecast.sizing.products import Sizing

@@ -1,8 +1,8 @@
 """Forecasts: comparison of targets, their terms and stages, advice, and remaining work."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from spillcast.dataclasses import replace
 from spillcast.forecast import Forecast
 from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.remaining.progress import FILES_SOURCE

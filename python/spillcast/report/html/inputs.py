@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from spillcast.cache.simulation import CacheResult
-from spillcast.dataclasses import dataclass, field
 from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA

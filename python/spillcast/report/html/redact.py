@@ -6,11 +6,11 @@ Every other text is replaced. Numbers pass.
 
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from spillcast.dataclasses import is_dataclass
 from spillcast.document import keys_of
 from spillcast.evidence.oracle.ash_profile import ON_CPU
 from spillcast.fleet.dataset import UNKNOWN

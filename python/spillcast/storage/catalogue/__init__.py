@@ -9,13 +9,13 @@ their names. The user's notation is ``NAME?key=value&key=value``.
 import csv
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import TargetInvalid, TargetUnknown
 from spillcast.recording import OPS
 from spillcast.storage.catalogue.formulas import (

@@ -8,10 +8,10 @@ credits are a second pair of limits, which fill at the volume's sustained rates.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from math import ceil
 from typing import Any, NamedTuple
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import InputError, TargetInvalid
 from spillcast.recording import OPS
 from spillcast.storage.storage import BURST_S, Limit

@@ -6,11 +6,11 @@ read. A row without a price means that no source was found; nothing is estimated
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import EvidenceDamaged, TargetUnknown
 from spillcast.gate import reading, text_of
 from spillcast.storage.catalogue import nearest, rows_by_name, table

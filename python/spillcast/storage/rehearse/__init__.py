@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from spillcast.dataclasses import dataclass
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions

@@ -1,9 +1,9 @@
 """Sessions of a server: their states for the sampler, the choice of one to record, settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from spillcast.dataclasses import dataclass
 from spillcast.engines import Notify, SessionSelector
 from spillcast.engines.activity import ACTIVE, ActiveStatement, ProcessTempFiles, SessionState
 from spillcast.engines.live import only_session, session_line, wait_for_session

@@ -2,11 +2,11 @@
 
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast import _core
-from spillcast.dataclasses import dataclass, field, replace
 from spillcast.engines import Notify, OnStatus
 from spillcast.engines.live import LiveRecorder
 from spillcast.engines.postgres import (

@@ -13,9 +13,9 @@ Only the server can decide whether a tablespace is in use: DROP TABLESPACE check
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from spillcast.dataclasses import dataclass, replace
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres import Connection, identifier, literal, refused, row, shown_name
 from spillcast.engines.postgres.move.tablespaces import (

@@ -5,10 +5,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres import (
     MOVER,

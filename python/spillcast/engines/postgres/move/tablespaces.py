@@ -4,9 +4,9 @@ import json
 import os
 import pwd
 import re
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from spillcast.dataclasses import asdict, dataclass, field
 from spillcast.engines.move import Step
 from spillcast.engines.postgres import Connection, local_process, row, shown_dsn
 from spillcast.errors import EvidenceDamaged, MoveBlocked, OptionInvalid

@@ -4,11 +4,11 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.dataclasses import replace
 from spillcast.engines.postgres import (
     RANKED_MIN,
     Connection,

@@ -4,11 +4,11 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, Literal
 
-from spillcast.dataclasses import replace
 from spillcast.engines.postgres.rank import of_rows
 from spillcast.engines.ranking import (
     Alert,

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
 
-from spillcast.dataclasses import asdict, replace
 from spillcast.document import read
 from spillcast.engines import Notify, SessionSelector, StatementSelector
 from spillcast.engines.activity import QueryLife, ServerClock
