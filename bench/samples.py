@@ -63,13 +63,12 @@ def _held(cached: bool) -> Result:
 @contextmanager
 def _smaller() -> Iterator[None]:
     """Makes smaller recordings count as large."""
-    from spillcast.forecast import query
-    from spillcast.recording import derived as sampling
+    from spillcast.recording import derived
 
     with (
-        patch.object(query, "WHOLE_ROWS", CACHED_WAITS // 3),
-        patch.object(query, "SAMPLE_ROWS", CACHED_ROWS),
-        patch.object(sampling, "OPERATIONS", CACHED_OPERATIONS),
+        patch.object(derived, "WHOLE_ROWS", CACHED_WAITS // 3),
+        patch.object(derived, "SAMPLE_ROWS", CACHED_ROWS),
+        patch.object(derived, "OPERATIONS", CACHED_OPERATIONS),
     ):
         yield
 

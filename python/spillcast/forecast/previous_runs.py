@@ -9,7 +9,8 @@ measured for one and for several threads (calibrated.toml). Each session of a se
 limit, which a plan reaches at the same row in each run. Previous runs measure the spread itself.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import hypot, log
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,12 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from spillcast.calibrated import calibrated
-from spillcast.errors import EvidenceUnknown
+from spillcast.errors import EvidenceUnknown, InputError, Refusal
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.selection import Selection
-from spillcast.forecast.cpu import weight_moved
+from spillcast.forecast.cpu import spinning_s, weight_moved
 from spillcast.forecast.result import SpillSpread
-from spillcast.forecast.workload import PreviousRun
+from spillcast.forecast.workload import PreviousRun, Workload
 from spillcast.forecast.workload.counted import counted_loads
 from spillcast.forecast.workload.load import Load, mean_latency_s, moved_bytes, operations
 from spillcast.forecast.workload.recorded import recorded_loads
@@ -69,13 +70,34 @@ def read_history(path: Path) -> HistoryFile:
 def kept_history(recording: Recording) -> list[HistoryFile]:
     """The plan and the earlier calls of a server's query that its recording contains."""
     from spillcast.evidence.postgres.document import document_of
-    from spillcast.evidence.postgres.statements import earlier_calls
 
-    plan, folder = recording.decoded(ESTIMATE_FILE, document_of), recording.path
-    calls, unused = earlier_calls(recording)
-    of_calls = HistoryFile(folder / CALLS_FILE, calls, unused=unused or "")
-    files = [HistoryFile(folder / ESTIMATE_FILE, None, plan), of_calls]
-    return [file for file in files if file.run or file.plan or file.unused]
+    files, folder = list[HistoryFile](), recording.path
+    if plan := recording.decoded(ESTIMATE_FILE, document_of):
+        files.append(HistoryFile(folder / ESTIMATE_FILE, None, plan))
+    try:
+        if calls := _earlier_calls(recording):
+            files.append(HistoryFile(folder / CALLS_FILE, calls))
+    except (InputError, Refusal) as error:
+        unused = error.message.removeprefix(f"{folder / CALLS_FILE}: ")
+        files.append(HistoryFile(folder / CALLS_FILE, None, unused=unused))
+    return files
+
+
+def _earlier_calls(recording: Recording) -> Counts | None:
+    """The mean of a recorded statement's earlier calls; None if they are not kept."""
+    from spillcast.evidence.postgres.statements import chosen, counts_of_row, rows_of_document
+
+    if (rows := recording.decoded(CALLS_FILE, rows_of_document)) is None:
+        return None
+    # A kept row has no text, and the recording knows the processes.
+    server = recording.meta.server
+    row = replace(
+        chosen(rows),
+        query=recording.engine.query,
+        looks=recording.samples.num_rows,
+        workers_seen=len(server.workers) if server else 0,
+    )
+    return counts_of_row(row, timed=False)
 
 
 def reason_against(run: Recording | Counts, now: ObservedEngine) -> str | None:
@@ -163,18 +185,33 @@ SAME_OPERATIONS = 0.2
 WEIGHT_MIN = 0.5
 
 
-def previous_runs(runs: Iterable[Recording | Counts], known: Sequence[Load]) -> list[PreviousRun]:
-    """Runs with about the same number of temp operations and notably different latencies."""
-    previous, count = list[PreviousRun](), operations(known)
-    for run in runs:
-        if not isinstance(run, Recording) or run.meta.cpu_s is None:
-            continue
-        loads = recorded_loads(run)
-        if abs(operations(loads) - count) > SAME_OPERATIONS * count:
-            continue
-        by_op = {op: [load for load in loads if load.op == op] for op in OPS}
-        wait_s = {op: mean_latency_s(of_op) for op, of_op in by_op.items() if of_op}
-        candidate = PreviousRun(run.meta.cpu_s, wait_s)
-        if abs(weight_moved(known, candidate.latencies(known))) >= WEIGHT_MIN * count:
-            previous.append(candidate)
-    return previous
+def with_other_runs(
+    workload: Workload, recording: Recording, others: Sequence[Recording | Counts]
+) -> Workload:
+    """The workload with the spread of its spill and the CPU time of previous runs of its query."""
+    loads, threads = workload.loads, workload.threads
+    runs = [(run, run_loads(run)) for run in others]
+    previous = [known for run, of_run in runs if (known := _comparable(run, of_run, loads))]
+    cpu = replace(workload.cpu, previous_runs=previous)
+    if previous and not threads.sampled:
+        spun_s = spinning_s(previous, cpu, loads, threads.cores_per_thread)
+        if spun_s and (shorter := threads.with_spinning(spun_s)) is not None:
+            cpu, threads = replace(cpu, spun_s=spun_s), shorter
+    spread = spill_spread(recording, [loads, *(of_run for _, of_run in runs)])
+    return replace(workload, spill_spread=spread, cpu=cpu, threads=threads)
+
+
+def _comparable(
+    run: Recording | Counts, loads: Sequence[Load], known: Sequence[Load]
+) -> PreviousRun | None:
+    """A run with about as many temp operations and notably different latencies; else None."""
+    if not isinstance(run, Recording) or run.meta.cpu_s is None:
+        return None
+    count = operations(known)
+    if abs(operations(loads) - count) > SAME_OPERATIONS * count:
+        return None
+    by_op = {op: [load for load in loads if load.op == op] for op in OPS}
+    wait_s = {op: mean_latency_s(of_op) for op, of_op in by_op.items() if of_op}
+    previous = PreviousRun(run.meta.cpu_s, wait_s)
+    weight = weight_moved(known, previous.latencies(known))
+    return previous if abs(weight) >= WEIGHT_MIN * count else None

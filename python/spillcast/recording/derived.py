@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.columns import ColumnValues, Integers
 from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
@@ -165,6 +166,12 @@ NOT_A_READ = -1
 OPERATIONS = 1_000_000
 
 
+#: A recording below WHOLE_ROWS waits is used entirely; a larger one is sampled to SAMPLE_ROWS.
+WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
+#: If a larger share of temp operations was as fast as memory, the page cache may have served them.
+FAST_MAX = 0.005
+
+
 @dataclass(frozen=True)
 class PageCacheSize:
     """The size of the engine's page cache, and the longest time of a call served from memory."""
@@ -172,6 +179,36 @@ class PageCacheSize:
     bytes: int
     memory_ns: float
     memory_ns_per_byte: float
+
+
+def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
+    """A sample of a recording's waits; the recording itself if it is small, or in memory.
+
+    It is small with at most ``max_rows`` waits, by default below WHOLE_ROWS. If the page cache may
+    have served temp I/O, its contents are simulated for some regions of the files.
+    """
+    small = recording.meta.raw.rows < (WHOLE_ROWS if max_rows is None else max_rows + 1)
+    if small or recording.waits_in_memory:
+        return recording
+    free_bytes, page_cache = recording.meta.engine_cache_bytes, None
+    if free_bytes is not None and _fast_share(recording) > FAST_MAX:
+        known = calibrated()
+        page_cache = PageCacheSize(free_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
+    return sampled(recording, max_rows or SAMPLE_ROWS, page_cache)
+
+
+def _fast_share(recording: Recording) -> float:
+    """Share of the temp operations that were as fast as memory."""
+    seconds = recording.temp_seconds
+    count = seconds["count"].to_numpy()
+    if not count.sum():
+        return 0.0
+    usual_ns = 1e9 * calibrated().in_memory_s(seconds["bytes"].to_numpy() / count.clip(1))
+    latency_ns, counts = seconds["latency_ns"], seconds["latency_count"]
+    assert latency_ns.items is not None
+    assert counts.items is not None
+    is_fast = latency_ns.items.values <= np.repeat(usual_ns, latency_ns.lengths)
+    return float(counts.items.values[is_fast].sum() / count.sum())
 
 
 def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = None) -> Recording:

@@ -11,11 +11,11 @@ from evidence import warned
 from large_recording import write_large_recording
 from spillcast.forecast import query
 from spillcast.forecast.ask import ask
-from spillcast.forecast.query import sample_of
+from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import Question
 from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
-from spillcast.recording import Recording
-from spillcast.recording.derived import MISSING_BYTES
+from spillcast.recording import Recording, derived
+from spillcast.recording.derived import MISSING_BYTES, sample_of
 from varied_recording import write_varied_recording
 
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
@@ -25,8 +25,8 @@ WAITS, ROWS = 80_000, 24_000
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
     """Makes small recordings count as large, so that tests are quick."""
-    monkeypatch.setattr(query, "WHOLE_ROWS", WAITS // 2)
-    monkeypatch.setattr(query, "SAMPLE_ROWS", ROWS)
+    monkeypatch.setattr(derived, "WHOLE_ROWS", WAITS // 2)
+    monkeypatch.setattr(derived, "SAMPLE_ROWS", ROWS)
 
 
 def edited(path, **changes):
@@ -69,8 +69,8 @@ def test_a_single_thread_needs_only_its_counts(tmp_path):
 
 def test_recordings_that_need_all_waits_are_not_sampled(tmp_path):
     def taken(**changes):
-        recording = edited(path, **changes)
-        return sample_of(recording) is recording
+        workload, _ = read_workload(edited(path, **changes), Question())
+        return workload.sample is None
 
     path = write_varied_recording(tmp_path / "run.spill", WAITS, 0, wait_us=2000)
     assert not taken()
@@ -86,8 +86,8 @@ def test_recordings_that_need_all_waits_are_not_sampled(tmp_path):
 def test_a_sample_with_a_page_cache_gives_the_forecast_of_all_waits(tmp_path, monkeypatch, share):
     """Memory for a share of the written data; some reads come while it is cached, others later."""
     waits = WAITS // 6
-    monkeypatch.setattr(query, "WHOLE_ROWS", waits // 2)
-    monkeypatch.setattr(query, "SAMPLE_ROWS", waits // 4)
+    monkeypatch.setattr(derived, "WHOLE_ROWS", waits // 2)
+    monkeypatch.setattr(derived, "SAMPLE_ROWS", waits // 4)
     # Even an uncertain forecast does not fall back to all waits.
     monkeypatch.setattr(query, "ERROR_MAX", inf)
     path = write_varied_recording(tmp_path / "run.spill", waits, 3, wait_us=3)

@@ -35,8 +35,8 @@ from spillcast.evidence.table_rows import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
-from spillcast.recording import OPS, Recording
-from spillcast.recording.meta import CALLS_FILE, ObservedEngine
+from spillcast.recording import OPS
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import CountedStatement
 from spillcast.redaction import masked_text
 from spillcast.text import one_line
@@ -469,24 +469,8 @@ def executed_row(row: StatementRow, elapsed_s: float | None = None) -> Executed:
     return executed(call_s, blocks, lambda: counts_of_row(row, elapsed_s=elapsed_s))
 
 
-def earlier_calls(recording: Recording) -> tuple[Counts | None, str | None]:
-    """The mean of earlier calls of a recorded statement, if they are kept; or why it is unused."""
-    try:
-        if (rows := recording.decoded(CALLS_FILE, _kept_rows)) is None:
-            return None, None
-        # A kept row has no text, and the recording knows the processes.
-        row = replace(
-            chosen(rows),
-            query=recording.engine.query,
-            looks=recording.samples.num_rows,
-            workers_seen=len(recording.meta.server.workers) if recording.meta.server else 0,
-        )
-        return counts_of_row(row, timed=False), None
-    except (InputError, Refusal) as error:
-        return None, error.message.removeprefix(f"{recording.path / CALLS_FILE}: ")
-
-
-def _kept_rows(document: Any) -> Sequence[StatementRow]:
+def rows_of_document(document: Any) -> Sequence[StatementRow]:
+    """The rows of one statement in a recording, merged. InputError for another document."""
     if not isinstance(document, list) or not all(isinstance(row, dict) for row in document):
         raise damaged("no rows of pg_stat_statements")
     return merged(map(StatementRow.of, document))

@@ -10,6 +10,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.previous_runs import (
     HistoryFile,
+    kept_history,
     read_history,
     reason_against,
     recorded_spread,
@@ -76,16 +77,12 @@ class RemainingWorkHints:
         return [run for run, reason in reasons if reason is None], unused
 
     def estimates(
-        self,
-        progress: QueryProgress,
-        kept: Sequence[HistoryFile],
-        engine: ObservedEngine,
-        elapsed_s: float | None,
+        self, progress: QueryProgress, recording: Recording, elapsed_s: float | None
     ) -> tuple[list[Estimated], list[str]]:
         """Estimates of the entire query from all sources, and why sources are not used.
 
-        ``kept`` is the history that the recording itself contains, ``elapsed_s`` the time that the
-        user states. OptionInvalid if the recording contradicts a hint.
+        ``elapsed_s`` is the time that the user states. OptionInvalid if the recording contradicts a
+        hint.
         """
         # The kind of each source, its file, and its estimates or why it is not used.
         sources: list[tuple[str, str, Sequence[Estimated] | str]] = [
@@ -94,7 +91,8 @@ class RemainingWorkHints:
             ("input", "", _estimates_by_scan(progress)),
         ]
         # Given runs replace the calls that the server counted.
-        kept = [file for file in kept if file.plan is not None or not self.runs]
+        engine = recording.engine
+        kept = [file for file in kept_history(recording) if file.plan is not None or not self.runs]
         for file in [*self.history, *kept]:
             name, run = file.path.name, file.run
             if file.plan is None:
