@@ -50,7 +50,8 @@ def test_each_task_of_a_plan_without_a_total_time_is_listed(tmp_path):
 
 
 def test_without_times_zero_latency_storage_may_leave_nothing(plan_of):
-    counts = plan_of(REMARKED.format(remark=""))
+    # The sort takes almost all of the time.
+    counts = plan_of(REMARKED.format(remark="").replace("1,602.3", "3,355.8"))
     limit = forecast(counts, resolve("latency:0us", counts))
     assert limit.refused is None
     assert limit.interval_s[0] == 0

@@ -426,8 +426,10 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
     if not _holds_inputs(node) or node.is_abridged:
         return inf
     alone_s = 0.0
-    can_spill = node.kind not in _NEVER_SPILLS or node.temp.blocks or node.kind in GATHERS
-    if not can_spill and node.processes == 1 and (_has_buffers(node) or not subplans_spill):
+    # A scan of a common table expression may include the time of nodes that are not its children.
+    is_alone = node.processes == 1 and node.kind not in (*GATHERS, "CTE Scan")
+    is_idle = _has_buffers(node) or (node.kind in _NEVER_SPILLS and not subplans_spill)
+    if is_alone and is_idle and not node.temp.blocks:
         alone_s = max(0.0, _time_s(node, -1) - sum(_time_s(child, 1) for child in node.children))
     return alone_s + sum(
         _outside_s(child, subplans_spill=subplans_spill)
@@ -481,8 +483,7 @@ def _temp(values: Mapping[str, Any]) -> TempIO:
 
 def shared_read_s(values: Mapping[str, Any]) -> float:
     """Time (s) of reads of tables and indexes, up to version 16 including temp tables."""
-    names = "Shared I/O Read Time", "I/O Read Time"
-    ms = next((values[name] for name in names if name in values), 0.0)
+    ms = values.get("Shared I/O Read Time", values.get("I/O Read Time", 0.0))
     return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3
 
 
