@@ -196,10 +196,8 @@ def test_incomplete_evidence_is_recognised_and_refused(tmp_path, text):
         ("Oracle", "OPERATION MAX_MB PASSES\n--------- ------ ------\nHASH-JOIN  14336 2 PASSES\n"),
         ("MongoDB", '{"lookup": {"hashLookup": 12, "hashLookupSpillToDisk": 3}}\n'),
         ("TiDB", "# Query_time: 81.5\n# Process_time: 70.07\n# Disk_max: 1073741824\nselect 1;\n"),
-        (
-            "MySQL",
-            "# Query_time: 81.5\nselect g, usedDisk from t group by (g) order by password;\n",
-        ),
+        ("MySQL", "# Query_time: 81.5\nselect usedDisk from t group by (g) order by password;\n"),
+        ("PostgreSQL", "# Query_time: 9.0  Lock_time: 0.0\n# Temp_blks_read: 7\nSELECT 1;\n"),
         ("Vertica", "+-SORT [Cost: 9M, Rows: 100M] (PATH ID: 1)\n|  Order: t.a ASC\n"),
         ("Hive", "STAGE DEPENDENCIES:\n  Stage-1 is a root stage\n\nSTAGE PLANS:\n"),
         ("Spark", "== Physical Plan ==\n+- Sort [k#12L ASC NULLS FIRST], true, 0\n"),

@@ -49,7 +49,10 @@ _MEMBER = re.compile(r'^[ \t]*+"\w++"\s*+:', re.MULTILINE)
 class StatedOps:
     """The reads or the writes of temp files."""
 
-    bytes: float = key("what they moved", unit="bytes", example=11796480000)
+    bytes: float | None = key(
+        "what they moved; default: count * operation_bytes", unit="bytes", example=11796480000,
+        optional=True,
+    )  # fmt: skip
     count: int | None = key(
         "number of operations; default: bytes / operation_bytes", example=46450,
         optional=True,
@@ -78,8 +81,8 @@ class StatedFigures:
         unit="bytes", example=12884901888.0, optional=True,
     )  # fmt: skip
     operation_bytes: float | None = key(
-        "mean size of an operation, where there are no counts", unit="bytes", example=262144.0,
-        optional=True,
+        "mean size of an operation, where counts or bytes are missing", unit="bytes",
+        example=262144.0, optional=True,
     )  # fmt: skip
     threads: float = key("mean number of threads at work", example=1.0, default=1.0, optional=True)
 
@@ -141,19 +144,17 @@ def _counts(stated: StatedFigures, selection: Selection) -> Counts:
         spilled = StatedOps(stated.spilled_bytes)
         sides = spilled, spilled
         notes.append("what was spilled is assumed to be written once and read once")
-    times_s = [None if side is None else side.time_s for side in sides]
     if any(side is not None and side.count is None for side in sides):
         notes.append("the number of operations follows from the stated size of one")
+    reads, writes = (_moved(side, stated.operation_bytes) for side in sides)
     if stated.io_s is not None:
-        if times_s != [None, None]:
+        if any(side is not None and side.time_s is not None for side in sides):
             raise EvidenceContradictory("io_s beside the times of reads and writes", "give one")
-        sizes = [0 if side is None else round(side.bytes) for side in sides]
-        times_s = [stated.io_s * size / max(sum(sizes), 1) for size in sizes]
+        byte_s = stated.io_s / max(reads.bytes + writes.bytes, 1)
+        reads, writes = (
+            OpCounts.timed(ops.count, ops.bytes, byte_s * ops.bytes) for ops in (reads, writes)
+        )
         notes.append("reads and writes are assumed to be equally fast per byte")
-    reads, writes = (
-        _moved(side, time_s, stated.operation_bytes)
-        for side, time_s in zip(sides, times_s, strict=True)
-    )
     return counts_of_figures(
         selection,
         TempCounts(reads, writes),
@@ -165,20 +166,19 @@ def _counts(stated: StatedFigures, selection: Selection) -> Counts:
     )
 
 
-def _moved(
-    stated: StatedOps | None, time_s: float | None, operation_bytes: float | None
-) -> OpCounts:
+def _moved(stated: StatedOps | None, operation_bytes: float | None) -> OpCounts:
     if stated is None:
         return OpCounts()
-    count = stated.count
-    if count is None:
-        if not operation_bytes:
-            raise EvidenceContradictory(
-                "bytes without a count of operations",
-                "give the size of one, such as size=256K on the command line",
-            )
-        count = max(1, round(stated.bytes / operation_bytes))
-    return OpCounts.timed(count, round(stated.bytes), time_s)
+    count, moved_bytes = stated.count, stated.bytes
+    if None in (count, moved_bytes) and (count == moved_bytes or not operation_bytes):
+        raise EvidenceContradictory(
+            "a count of operations or their bytes without the other",
+            "give the size of one, such as size=256K on the command line",
+        )
+    size_bytes = operation_bytes or 0.0
+    count = max(1, round((moved_bytes or 0.0) / size_bytes)) if count is None else count
+    moved_bytes = count * size_bytes if moved_bytes is None else moved_bytes
+    return OpCounts.timed(count, round(moved_bytes), stated.time_s)
 
 
 def _sizes_by_storage(text: str, counter: str, engine: str) -> dict[str, list[float]]:

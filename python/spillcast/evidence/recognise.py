@@ -360,6 +360,11 @@ KINDS: Sequence[EvidenceKind] = (
                 "MySQL counts merge passes and tables, times its stages, and the files of all "
                 "statements; none of these shows what the query read and wrote on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {FIGURES_HINT}"),
+    # pg_enhanced_query_logging writes the format of MySQL's log.
+    _too_little("a slow log of PostgreSQL", r"^# Temp_blks_read: ",
+                "a slow log of PostgreSQL is not read, and has counts of temp I/O without times",
+                "give figures of a call: figures:elapsed=Query_time,reads=Temp_blks_read,"
+                "writes=Temp_blks_written,size=8K", 1.3),
     _too_little("pages of STATISTICS IO",
                 # In all languages: six counts behind the name of a table, or two times.
                 r"['\"][.。] ?"

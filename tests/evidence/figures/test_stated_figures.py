@@ -1,6 +1,7 @@
 """Bare figures: a published case, files and arguments, impossible values, and use as a target."""
 
 import json
+import re
 
 import pytest
 
@@ -15,6 +16,7 @@ from spillcast.errors import (
     TimesUnknown,
 )
 from spillcast.evidence.open import read_figures
+from spillcast.evidence.recognise import KINDS
 from spillcast.forecast import forecast
 
 GIB = 1 << 30
@@ -78,7 +80,8 @@ def test_an_argument_a_document_and_a_file_are_equivalent(tmp_path):
         "reads=1000,read-bytes=8000K,writes=500,write-bytes=4000K"
     )
     target = storage({("read", 8192): 1_000_000, ("write", 8192): 2_000_000})
-    for item in (path, word):
+    blocks = "figures:elapsed=1m40s,cpu=30s,io=60s,reads=1000,writes=500,size=8K"
+    for item in (path, word, blocks):
         answer = forecast(read_figures([item]), target)
         # 60 s divided by bytes: 40 s of reads, 20 s of writes; there 1,000 * 1 ms and 500 * 2 ms.
         assert answer.forecast_s == pytest.approx(40 + 1 + 1)
@@ -121,6 +124,14 @@ def test_figures_without_times_need_the_present_storage(tmp_path):
     item = reply(word, "--from", "catalogue:linux-hdd", "--to", "latency:1us")
     assert item["forecast_s"] < 9
     assert "assumed" in {warning["code"] for warning in item["warnings"]}
+
+
+def test_figures_that_a_hint_names_are_read():
+    words = {word for kind in KINDS for word in re.findall(r"figures:\S+", kind.hint)}
+    for word in words:
+        with pytest.raises(TimesUnknown):
+            read_figures([re.sub(r"=[A-Z]\w+", "=9", word)])
+    assert len(words) > 1
 
 
 def test_bytes_with_an_operation_size_give_counts(tmp_path):

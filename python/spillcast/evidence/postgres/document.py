@@ -247,8 +247,8 @@ def _check_elsewhere(text: str) -> None:
         raise EvidenceUnknown(
             "its segments spill, and the plan has no counts of that I/O: "
             + "; ".join(dict.fromkeys(spilling[:ELSEWHERE_LISTED])),
-            "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it "
-            "there",
+            "give figures of one segment: figures:elapsed=ELAPSED,spilled=SIZE,size=32K; or record "
+            "it there",
         )
     if _RAN_ON_SEGMENTS.search(text):
         if _RAN.search(text) is None:
