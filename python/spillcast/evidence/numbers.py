@@ -58,6 +58,9 @@ class Number:
         other = Number.of(other)
         return Number(self.value * other.value, self.low * other.low, self.high * other.high)
 
+    def __neg__(self) -> "Number":
+        return Number(-self.value, -self.high, -self.low)
+
     def __add__(self, other: "Number") -> "Number":
         return Number(self.value + other.value, self.low + other.low, self.high + other.high)
 

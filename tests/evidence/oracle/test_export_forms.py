@@ -320,3 +320,23 @@ def test_sqlcl_underlines_with_low_lines(figures):
         "   133 direct path write temp            1,368          6,036 \n\n2 rows selected. \n"
     )
     assert figures(text, elapsed_s=600).total_s == pytest.approx(335)
+
+
+#: A profile of a trace, in which calls took less than their waits and CPU time.
+REDUCED = """\
+Total Number of Duration per
+Component Duration [s] % Events Events [s]
+---------------------- ------------ ------- --------- ------------
+direct path read temp 20.000 50.000 10,000 0.002
+CPU 16.500 41.250 n/a n/a
+direct path write temp 6.000 15.000 3,000 0.002
+unaccounted-for -2.500 -6.250 n/a n/a
+---------------------- ------------ -------
+Total 40.000 100.000
+"""
+
+
+def test_a_page_that_reduces_blanks(figures):
+    result = figures(REDUCED)
+    assert (result.elapsed_s, result.total_s) == (40, pytest.approx(26))
+    assert (result.reads.count, result.writes.count) == (10_000, 3_000)

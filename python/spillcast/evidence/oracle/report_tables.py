@@ -34,9 +34,14 @@ _HEADING_LINES = 5
 #: The rule below a heading whose columns are separated only by gaps.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
-#: Names of columns if the blanks between columns were reduced to one.
+#: Names of columns if the blanks between columns were reduced to one: words, names of several
+#: words, and words with units in brackets.
+_WORD = re.compile(r"\S+")
 _NAMES = re.compile(r"(?>(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*+\S+(?: ?\([^()]*\))?")
+_BARE_NAMES = re.compile(r"\S+(?: ?\[[^][]*\])?")
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
+#: A figure, or what a profile shows in place of one.
+_CELL_FIGURE = re.compile(rf"-?{_FIGURE.pattern}|n/a")
 _WORDS = re.compile(r"\S+(?> \S+)*+")
 #: The rule above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(
@@ -179,7 +184,9 @@ def _of_text(lines: Sequence[str]) -> Iterator[ReportTable]:
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
                 if _is_closing(lines, at, columns):
-                    table.cells.append(_cut(lines[at + 1], ends))
+                    words = _collapsed(lines[at + 1], len(_columns(lines[at])[0]))
+                    missing = [""] * (len(ends) - len(words))
+                    table.cells.append([*words, *missing] if words else _cut(lines[at + 1], ends))
                     at += 2
                 break
             if lines[at].strip():
@@ -384,8 +391,8 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
     """The names of columns; a heading that is shifted relative to its dashes is split at gaps."""
     single = heading[-1].split() if heading else []
     is_collapsed = bool(heading) and "  " not in heading[-1].strip()
-    for names in (single, _NAMES.findall(heading[-1])) if is_collapsed else ():
-        if len(names) == len(ends):
+    for pattern in (_WORD, _NAMES, _BARE_NAMES) if is_collapsed else ():
+        if len(names := pattern.findall(heading[-1])) == len(ends):
             # A percent sign may be above its column, in the line of the title.
             percent = "%" if heading[-2:-1] and heading[-2].lstrip().startswith("%") else ""
             return list(map(name_of, [*names[:-1], percent + names[-1]]))
@@ -411,11 +418,12 @@ def _collapsed(line: str, columns: int) -> list[str]:
     Empty if the row has another number of cells.
     """
     words = line.split(" ")
-    first = next((at for at, word in enumerate(words) if not _FIGURE.fullmatch(word)), 0)
-    end = next((at for at in range(len(words), 0, -1) if _FIGURE.fullmatch(words[at - 1])), 0)
+    first = next((at for at, word in enumerate(words) if not _CELL_FIGURE.fullmatch(word)), 0)
+    end = next((at for at in range(len(words), 0, -1) if _CELL_FIGURE.fullmatch(words[at - 1])), 0)
     # A name may end with a number, which is not a cell.
     begin = end - (columns - 1 - first - (end < len(words)))
-    if not first < begin < end or not all(map(_FIGURE.fullmatch, words[begin:end])):
+    is_whole = first < begin < end and "" not in words
+    if not is_whole or not all(map(_CELL_FIGURE.fullmatch, words[begin:end])):
         return []
     name, rest = " ".join(words[first:begin]), " ".join(words[end:])
     return [*words[:first], name, *words[begin:end], *filter(None, [rest])]

@@ -139,7 +139,7 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
             count = ZERO if columns.count is None else number_of(row[columns.count])
             is_counted = count is not None and count.is_count
             has_mean = columns.mean is None or wait is None or wait.mean or not wait.count.value
-            if is_temp and not (wait and is_counted and has_mean):
+            if is_temp and not (wait and wait.total.low >= 0 and is_counted and has_mean):
                 raise EvidenceDamaged(f"the line of {row[columns.event]} is cut")
         if not columns.of_view:
             yield from (_without_total(_once(waits)) for waits in by_owner.values())
@@ -304,8 +304,10 @@ def _chance(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
 def _wait(row: ReportRow, columns: WaitColumns) -> EventWaits | None:
     def seconds(name: str | None, unit_s: float) -> Number | None:
         cell = "" if name is None else row.get(name, "")
-        number = seconds_of(cell)
-        return number if number is None or cell[-1:] == "s" else number * unit_s
+        number = seconds_of(cell.removeprefix("-"))
+        number = number if number is None or cell[-1:] == "s" else number * unit_s
+        # Profiles have a negative time if calls took less than their waits and CPU time.
+        return -number if number is not None and cell[:1] == "-" else number
 
     total = seconds(columns.total, columns.total_unit_s)
     if total is None:
