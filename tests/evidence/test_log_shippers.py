@@ -53,6 +53,7 @@ def arrows(line):
 #: How log stores and shippers format these messages.
 SHIPPED = {
     "pods": prefixed("[pod/pg-0/postgres] 2026-11-23T10:00:04.120000000Z "),
+    "fly": prefixed(f"{AT} app[4d89d19dc012d8] lax [info]postgres | "),
     "stern": prefixed("pg-0 postgres "),
     "weekdays": prefixed("Mon 2026-11-23 10:00:04 UTC db1 postgres[42]: "),
     "epoch": prefixed("1795428004.120000 db1 postgres[42]: "),
@@ -88,6 +89,7 @@ SHIPPED = {
     "content": rows(["Date", "Host", "Content"], [[AT, "db1", message] for message in MESSAGES]),
     "semicolons": rows(["time", "message"], [[AT, message] for message in MESSAGES], ";"),
     "strings": json.dumps(MESSAGES, indent=1),
+    "code": f"const log = {json.dumps(MESSAGES, indent=2)}.join('\\n');\n",
     "cells": json.dumps({"tables": [{"rows": [
         ["db1", message] for message in (*MESSAGES, f"{TIME} [42] LOG:  disconnection")
     ]}]}),

@@ -226,10 +226,13 @@ def plans_in_code(lines: Lines) -> Lines | None:
         return None
     if (whole := _TOKEN.fullmatch(text)) and whole["string"] == text:
         return _string_value(text).split("\n")
-    # A report may have quotes around each line. Code and rows of strings are searched for plans.
-    are_strings = all(map(_OPENING_QUOTE.match, filter(str.strip, lines)))
+    is_log = SERVER_MESSAGE.search(text) is not None
+    # A report, or the messages of a log in code, may have quotes around each line. Code and rows of
+    # strings are searched for plans.
+    quoted = list(filter(FIGURES.search if is_log else str.strip, lines))
+    are_strings = quoted != [] and all(map(_OPENING_QUOTE.match, quoted))
     is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
-    if SERVER_MESSAGE.search(text) and not is_quoted:
+    if is_log and (not is_quoted or json_or_none(text) is not None):
         return None
     code = _Code(text)
     if code.records:

@@ -22,6 +22,8 @@ SHIPPERS = re.compile(
     r"|\[pod/[\w./-]+\] "
     # Heroku.
     rf"|{_ISO} \w+\[[\w.-]+\]: (?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
+    # Fly.io, before the prefix of docker compose.
+    rf"|{_ISO} \w+\[\w+\] \w+ \[\w+\] ?"
     # docker compose.
     r"|\[?[\w./-]+\]?\s+\| ?"
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
