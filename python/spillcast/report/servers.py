@@ -353,7 +353,7 @@ def history_notes(history: SpillHistory) -> list[str]:
         lines.append(f"  at least: counters of {count} were reset between two snapshots")
     if history.earlier_calls:
         count = format_count(history.earlier_calls, "statement")
-        lines.append(f"  calls of {count} may include some from before its first spill")
+        lines.append(f"  calls of {count} may include some from before the first spill")
     if len(history.changes) > CHANGES_MAX:
         lines.append(f"  {len(history.changes) - CHANGES_MAX} more changes; --json lists them")
     return lines
