@@ -346,3 +346,12 @@ def test_io_of_planning_is_of_no_node(plan_of, indented):
     assert (counts.reads.count, counts.writes.count, counts.processes) == (30, 30, 2)
     # Both processes read tables at the same time.
     assert counts.data_read_s == pytest.approx(0.040)
+
+
+def test_times_of_the_first_node_are_of_the_nodes_that_did_its_io(plan_of):
+    # The two processes of the sort shared 300 ms; the Gather did no temp I/O itself.
+    timed = "I/O Timings: temp read=100.0 write=200.0"
+    [first, rest] = SCANNED.format(**TWO).split("written=500\n", 1)
+    counts = plan_of(f"{first}written=500\n  {timed}\n{rest}")
+    assert (counts.reads.total_ns, counts.writes.total_ns) == (100_000_000, 200_000_000)
+    assert counts.processes == 2

@@ -10,7 +10,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
-from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS, cte_name
 from spillcast.evidence.postgres.node_lines import FIGURES, OF_NODE
 from spillcast.evidence.postgres.nodes import (
     GATHERS,
@@ -19,7 +19,6 @@ from spillcast.evidence.postgres.nodes import (
     all_nodes,
     by_process,
     count_disk_sizes,
-    cte_name,
     nodes_of,
     sizes_kib,
     sorts_kib,

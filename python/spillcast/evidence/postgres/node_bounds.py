@@ -10,12 +10,11 @@ from dataclasses import astuple, dataclass, replace
 from math import ceil, log, log2
 from typing import Any
 
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, cte_name
 from spillcast.evidence.postgres.nodes import (
     HASHED_ROW_BYTES,
     Node,
     by_process,
-    cte_name,
     sized,
     sizes_kib,
 )

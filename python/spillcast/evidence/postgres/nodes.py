@@ -17,7 +17,7 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.evidence.numbers import amount, whole
-from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
+from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS, cte_name
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_duration
@@ -79,6 +79,9 @@ class TempIO(NamedTuple):
         """The remainder without ``others``; never below 0."""
         sums = zip(self, *others, strict=True)
         return TempIO(*(max(0, total - sum(parts)) for total, *parts in sums))
+
+
+_NO_TEMP = TempIO(0, 0)
 
 
 def counts_of_blocks(
@@ -272,9 +275,8 @@ def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int
     # A scan that never ran shows the size that others stored.
     runs = made = int(values.get("Actual Loops", 1))
     if values["Node Type"] == "Materialize":
-        made = max(
-            (int(child.get("Actual Loops", 1)) for child in values.get("Plans", ())), default=1
-        )
+        loops = [int(child.get("Actual Loops", 1)) for child in values.get("Plans", ())]
+        made = max(loops, default=1)
     elif values["Node Type"] == "CTE Scan":
         name = str(values.get("CTE Name"))
         made = min(runs, int(name not in scanned))
@@ -286,9 +288,8 @@ def _kept_blocks(values: Mapping[str, Any], scanned: set[str]) -> tuple[int, int
 
 def _size_blocks(values: Mapping[str, Any]) -> int:
     """Blocks that a node wrote, from the sizes of its files, or of the rows of a hash join."""
-    processes = by_process(values)
     size_kib = sum(sizes_kib(values))
-    shown = len(sized(values)) or len(processes)
+    shown = len(sized(values)) or len(by_process(values))
     # Lines of workers may be missing: each execution counts as the mean of those shown.
     runs = max(1.0, values.get("Actual Loops", 1) / shown)
     size_bytes: float = 1024.0 * size_kib * runs
@@ -311,23 +312,24 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
     The figures of a node include those of its descendants. A common table expression is executed,
     and therefore counted, in the node that scans it.
     """
-    shared = {name: _temp(child) for child in all_nodes(plan) if (name := cte_name(child))}
-    return _node(plan, 1, "", shared)
+    ctes = {name: _temp(child) for child in all_nodes(plan) if (name := cte_name(child))}
+    return _node(plan, 1, "", ctes, _NO_TEMP)
 
 
 def _node(
-    values: Mapping[str, Any], processes: int, above: str, shared: Mapping[str, TempIO]
+    values: Mapping[str, Any], processes: int, above: str, ctes: Mapping[str, TempIO], timed: TempIO
 ) -> Node:
     kind = values["Node Type"]
     processes = _ran_in(values, processes)
     below = _processes_below(values, processes)
-    children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
+    temp = _temp(values, timed)
+    timed = temp if temp.total_s else timed
+    children = [_node(plan, below, kind, ctes, timed) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not cte_name(child.values)]
-    temp = _temp(values)
     if kind in GATHERS and temp.less(inside).blocks:
         # Nodes below the Gather are left out; its processes ran them.
         processes = below
-    producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
+    producer = ctes.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
     # One of a common table expression's scans executed it: one with at least as much temp I/O.
     if producer is not None and temp.read >= producer.read and temp.written >= producer.written:
         inside.append(producer)
@@ -473,11 +475,15 @@ def _has_buffers(node: Node) -> bool:
     return any(name.startswith("Shared ") for name in node.values)
 
 
-def _temp(values: Mapping[str, Any]) -> TempIO:
+def _temp(values: Mapping[str, Any], timed: TempIO = _NO_TEMP) -> TempIO:
+    """Temp I/O; without times as fast as that of the ``timed`` node above, as in abridged plans."""
     read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in TEMP_BLOCKS)
     # A text plan omits both times of 0 and times that were not measured.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
+    if not read_s + write_s:
+        read_s = timed.read_s * read / max(1, timed.read)
+        write_s = timed.write_s * written / max(1, timed.written)
     return TempIO(read, written, read_s, write_s)
 
 
@@ -485,12 +491,6 @@ def shared_read_s(values: Mapping[str, Any]) -> float:
     """Time (s) of reads of tables and indexes, up to version 16 including temp tables."""
     ms = values.get("Shared I/O Read Time", values.get("I/O Read Time", 0.0))
     return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3
-
-
-def cte_name(values: Mapping[str, Any]) -> str:
-    """The name of a common table expression; empty for other nodes."""
-    name = str(values.get("Subplan Name", ""))
-    return name.removeprefix("CTE ") if name.startswith("CTE ") else ""
 
 
 def all_nodes(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
