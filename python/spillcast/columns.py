@@ -68,32 +68,36 @@ class ColumnValues:
     def of(cls, values: Any, type: str | None = None) -> "ColumnValues":
         """A column from an array or a list (None is null), by default with its own type."""
         if isinstance(values, ColumnValues):
-            return values if type is None else values.cast(type)
-        if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
+            column = values
+        elif isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
             column = cls(values.dtype.name, values)
-            return column if type is None else column.cast(type)
-        rows = list(values)
-        if type in (NAME, TEXT) or (type is None and any(isinstance(row, str) for row in rows)):
+        else:
+            column = cls._of_rows(list(values), type or "")
+        return column if type is None else column.cast(type)
+
+    @classmethod
+    def _of_rows(cls, rows: list[Any], type: str) -> "ColumnValues":
+        """A column of this type, except that numbers have the type of numpy; "" for any type."""
+        if type in (NAME, TEXT) or (not type and any(isinstance(row, str) for row in rows)):
             number: dict[str, int] = {}
             codes = [-1 if row is None else number.setdefault(row, len(number)) for row in rows]
             return cls(type or TEXT, np.array(codes, dtype=np.int32), names=list(number))
-        if type is not None and type.startswith(_LIST):
+        valid = _validity(rows)
+        if type.startswith(_LIST):
             ends = np.cumsum([0, *(len(row or ()) for row in rows)], dtype=np.int64)
             inner = cls.of([item for row in rows for item in row or ()], type.removeprefix(_LIST))
-            return cls(type, ends, _validity(rows), items=inner)
-        if type is not None and type.startswith(_STRUCT):
+            return cls(type, ends, valid, items=inner)
+        if type.startswith(_STRUCT):
             members = {
                 name: cls.of([None if row is None else row.get(name) for row in rows], of)
                 for name, of in _member_types(type).items()
             }
-            return cls(type, np.zeros(len(rows), dtype=bool), _validity(rows), members=members)
+            return cls(type, np.zeros(len(rows), dtype=bool), valid, members=members)
         if type == BYTES:
-            return cls(type, np.array([*rows, None], dtype=object)[:-1], _validity(rows))
-        valid = _validity(rows)
+            return cls(type, np.array([*rows, None], dtype=object)[:-1], valid)
         present = rows if valid is None else [0 if row is None else row for row in rows]
-        array = np.array(present) if present else np.array(present, dtype=type)
-        column = cls(array.dtype.name, array, valid)
-        return column if type is None else column.cast(type)
+        array = np.array(present) if present else np.array(present, dtype=type or None)
+        return cls(array.dtype.name, array, valid)
 
     @classmethod
     def lists(cls, rows: Sequence[NDArray[Any]]) -> "ColumnValues":

@@ -9,7 +9,6 @@ from harness import completed, only_line, spillcast
 from oracle_files import make_example
 from spillcast.profile import timeline
 from spillcast.report.html import TableCells, runs
-from spillcast.report.html.charts import drawn_as_shares
 from spillcast.report.html.inputs import Histogram, RunContents
 
 
@@ -53,8 +52,10 @@ def test_bars_add_up_to_each_run():
 
 
 def test_bars_of_very_different_runs_are_shares():
-    assert not drawn_as_shares([4.0, 1.0])
-    assert drawn_as_shares([4.0, 0.1])
+    for short_s, are_shares in ((1.0, False), (0.1, True)):
+        ran = [run("run", {"CPU": s}, time_s=s, latencies=[]) for s in (4.0, short_s)]
+        section, *_ = runs.sections(ran, None)
+        assert bool(section.figures[0].caption) == are_shares
 
 
 def test_each_input_is_a_run(example, tmp_path):

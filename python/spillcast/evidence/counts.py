@@ -348,14 +348,8 @@ def counts_of_figures(
     )
     if selection.timed and not counts.total_s:
         raise TimesUnknown(f"no time of temp I/O is given: {_UNTIMED}")
-    moved = temp.io_bounds.lower if temp.io_bounds else (temp.reads, temp.writes)
-    size_bytes = sum(op.bytes for op in moved)
-    is_measured = source == FIGURES or (counts.total_s > 0 and temp.time_bounds is None)
-    if not is_measured and size_bytes > FASTER * MEMORY_BYTES_PER_S * processes * elapsed_s:
-        raise EvidenceContradictory(
-            f"{format_bytes(size_bytes)} in {format_duration(elapsed_s)}: no memory is as fast",
-            "is the elapsed time in the unit of its column? Or give the mean number of threads",
-        )
+    if source != FIGURES and (temp.time_bounds is not None or not counts.total_s):
+        _check_speed(temp, elapsed_s, processes)
     if shared is not None:
         processes = middle_processes(shared)
         if (time := counts.time_bounds) is not None:
@@ -375,6 +369,17 @@ def counts_of_figures(
         for reads, writes in (io.lower, io.upper)
     )
     return replace(counts, io_bounds=Bounds(fewest, most, io.reason, io.remedy))
+
+
+def _check_speed(temp: TempCounts, elapsed_s: float, threads: float) -> None:
+    """EvidenceContradictory for I/O that is faster than the memory of any machine."""
+    moved = temp.io_bounds.lower if temp.io_bounds else (temp.reads, temp.writes)
+    size_bytes = sum(op.bytes for op in moved)
+    if size_bytes > FASTER * MEMORY_BYTES_PER_S * threads * elapsed_s:
+        raise EvidenceContradictory(
+            f"{format_bytes(size_bytes)} in {format_duration(elapsed_s)}: no memory is as fast",
+            "is the elapsed time in the unit of its column? Or give the mean number of threads",
+        )
 
 
 def _checked(counts: Counts) -> Counts:

@@ -267,6 +267,21 @@ def html_tables(text: str) -> list[HtmlRows]:
     return parser.tables
 
 
+def headed_rows(rows: HtmlRows) -> tuple[list[str], list[list[str]]]:
+    """The names of columns in th, and rows of cells in td, without row headings."""
+    heads, cells = (
+        [[cell for tag, cell in row if tag == wanted] for row in rows] for wanted in ("th", "td")
+    )
+    heading = next(filter(None, heads), [])
+    headed = [(head, row) for head, row in zip(heads, cells, strict=True) if head and row]
+    if len(heading) != 1 or not headed:
+        return heading[max((len(head) for head, _ in headed), default=0) :], cells
+    # psql's expanded output has a name and a value in each row.
+    names = list(dict.fromkeys(head[0] for head, _ in headed))
+    values = [row[0] for _, row in headed]
+    return names, [values[at : at + len(names)] for at in range(0, len(values), len(names))]
+
+
 class _Page(HTMLParser):
     """Collects the tables of a page. A cell that spans rows occurs in each of them."""
 

@@ -5,7 +5,13 @@ import io
 import re
 from itertools import dropwhile, pairwise, takewhile
 
-from spillcast.evidence.table_rows import EXPORTED_COLUMNS, KNOWN_COLUMNS, html_tables, unescaped
+from spillcast.evidence.table_rows import (
+    EXPORTED_COLUMNS,
+    KNOWN_COLUMNS,
+    headed_rows,
+    html_tables,
+    unescaped,
+)
 
 _BARS = "|│║┃┆"
 #: psql's marks at the end of a line that continues in the next.
@@ -79,18 +85,7 @@ def html_page(lines: list[str]) -> list[str] | None:
             # Pages of files have the number of each line.
             plain += [row[1][1] for row in rows]
             continue
-        heads = [[cell for tag, cell in row if tag == "th"] for row in rows]
-        cells = [[cell for tag, cell in row if tag == "td"] for row in rows]
-        heading = next((head for head in heads if head), [])
-        headed = [(head, row) for head, row in zip(heads, cells, strict=True) if head and row]
-        if len(heading) == 1 and headed:
-            # psql's expanded output has a name and a value in each row.
-            pairs = [(head[0], row[0]) for head, row in headed]
-            heading = list(dict.fromkeys(name for name, _ in pairs))
-            values = [value for _, value in pairs]
-            cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        else:
-            heading = heading[max((len(head) for head, _ in headed), default=0) :]
+        heading, cells = headed_rows(rows)
         if KNOWN_COLUMNS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None

@@ -24,6 +24,7 @@ from spillcast.evidence.postgres.statements import (
     spilling_rows,
 )
 from spillcast.forecast.ask import LIMIT, ask
+from spillcast.forecast.binding import Binding
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.query import read_workload
 from spillcast.forecast.question import CONFIDENCE, Question
@@ -87,12 +88,7 @@ def size(
     rows = [row for _, row in shown]
     targets = {row.target for row in rows}
     sold = [c.product.row.name for c in priced if c.product is not None and c.name in targets]
-    chosen = None if best is None else best.row(search)
-    knobs, binding = list[Knob](), None
-    if best is not None and chosen is not None and best.product is not None:
-        knobs = list(_knobs(best.product, best.settings, chosen))
-        if len(statements) == 1:
-            binding = statements[0].projector.binding(best.product.storage(best.settings))
+    chosen, knobs, binding = _bought(best, search)
     limits = [statement.limit for statement in statements]
     sizing = Sizing(
         baseline_s=search.mean([statement.baseline_s for statement in statements]),
@@ -293,6 +289,19 @@ def _worthwhile(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> C
     fastest_s = min((row.elapsed_s for _, row in sure), default=inf)
     limit_s = baseline_s - SAVING_SHARE_MIN * (baseline_s - fastest_s)
     return next((candidate for candidate, row in sure if row.elapsed_s <= limit_s), None)
+
+
+def _bought(
+    best: Candidate | None, search: Search
+) -> tuple[SizeRow | None, list[Knob], Binding | None]:
+    """The row of a candidate, its knobs, and the limits that a single statement waits for."""
+    chosen = None if best is None else best.row(search)
+    if best is None or chosen is None or (product := best.product) is None:
+        return chosen, [], None
+    knobs, binding = list(_knobs(product, best.settings, chosen)), None
+    if len(search.statements) == 1:
+        binding = search.statements[0].projector.binding(product.storage(best.settings))
+    return chosen, knobs, binding
 
 
 def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Iterator[Knob]:

@@ -37,8 +37,6 @@ from spillcast.units import format_bytes, format_duration
 
 #: The name for all parts of a bar without their own colour.
 OTHERS = "others"
-#: Bars that differ by a larger factor are drawn as shares.
-_RATIO_MAX = 5.0
 #: An axis ends at no more than this multiple of today's time, or of a bar drawn as shares.
 _AXIS_FACTOR_MAX = 3.0
 
@@ -91,7 +89,19 @@ class Bar(NamedTuple):
     name: str
     text: str
     parts: Mapping[str, float]
-    interval: Interval | None = None
+    interval: Sequence[float] | None = None
+
+    @property
+    def reach(self) -> float:
+        """The end of the bar or of its interval."""
+        return max(sum(self.parts.values()), *(self.interval or ()), 0.0)
+
+    def as_shares(self) -> "Bar":
+        """The bar in shares of its sum."""
+        unit = sum(self.parts.values()) or 1.0
+        parts = {name: value / unit for name, value in self.parts.items()}
+        ends = [min(end / unit, _AXIS_FACTOR_MAX) for end in self.interval or ()]
+        return self._replace(parts=parts, interval=ends)
 
 
 class Span(NamedTuple):
@@ -166,6 +176,25 @@ def _labels(axis: Axis) -> str:
     )
 
 
+def _bar(row: Bar, colours: Mapping[str, str], max_value: float) -> str:
+    """The shapes of a bar and of its interval."""
+    parts = dict.fromkeys([*colours, OTHERS], 0.0)
+    for name, value in row.parts.items():
+        parts[name if name in colours else OTHERS] += value
+    shapes, begins = "", accumulate(parts.values(), initial=0.0)
+    for begin, (name, value) in zip(begins, parts.items(), strict=False):
+        if (value := min(value, max_value - begin)) > 0:
+            shapes += (
+                f'<rect class="bar" x="{share(begin / max_value)}" y="-8" height="16" '
+                f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
+            )
+    if row.interval and row.interval[0] < max_value:
+        shapes += _interval(*(min(end / max_value, 1.0) for end in row.interval))
+    if row.reach > max_value:
+        shapes += f'<svg x="100%">{_mark(*_BEYOND[:0:-1])}</svg>'
+    return shapes
+
+
 def bars(
     rows: Sequence[Bar],
     colours: Mapping[str, str],
@@ -180,40 +209,18 @@ def bars(
     Parts without a colour are drawn as one. ``ticks_of`` gives the ticks of another unit's axis up
     to a value. ``limit`` is a line across all bars. Bars much longer than ``today`` leave the axis.
     """
+    if shares:
+        rows, ticks_of = [row.as_shares() for row in rows], percent_ticks
     if any(value for row in rows for name, value in row.parts.items() if name not in colours):
         colours = {**colours, OTHERS: "grid"}
-    bars = []
-    for row in rows:
-        unit = (sum(row.parts.values()) or 1.0) if shares else 1.0
-        parts = dict.fromkeys(colours, 0.0)
-        for name, value in row.parts.items():
-            if value:
-                parts[name if name in colours else OTHERS] += value / unit
-        ends = [end / unit for end in row.interval or ()]
-        bars.append((parts, [min(end, _AXIS_FACTOR_MAX) for end in ends] if shares else ends))
-    reach = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars)
+    reach = max(row.reach for row in rows)
     max_value = min(reach, _AXIS_FACTOR_MAX * today) or 1.0
-    tracks = []
-    for parts, ends in bars:
-        shapes = ""
-        begins = accumulate(parts.values(), initial=0.0)
-        for begin, (name, value) in zip(begins, parts.items(), strict=False):
-            if (value := min(value, max_value - begin)) > 0:
-                shapes += (
-                    f'<rect class="bar" x="{share(begin / max_value)}" y="-8" height="16" '
-                    f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
-                )
-        if ends and ends[0] < max_value:
-            shapes += _interval(*(min(end / max_value, 1.0) for end in ends))
-        if max(sum(parts.values()), *ends, 0.0) > max_value:
-            shapes += f'<svg x="100%">{_mark(*_BEYOND[:0:-1])}</svg>'
-        tracks.append(shapes)
+    tracks = [_bar(row, colours, max_value) for row in rows]
     entries = [(name, colour, "square") for name, colour in colours.items()]
     legend = entries if any(len(row.parts) > 1 for row in rows) else []
     legend += [_BEYOND] if reach > max_value else []
-    ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
-    titles = [(row.name, row.text) for row in rows]
-    return _tracks(titles, tracks, ticks, max_value, legend, [limit] if limit else [])
+    titles, rules = [(row.name, row.text) for row in rows], [limit] if limit else []
+    return _tracks(titles, tracks, ticks_of(max_value), max_value, legend, rules)
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
@@ -272,11 +279,6 @@ def _interval(low: float, high: float) -> str:
         f'<line x1="{left}" x2="{left}" y1="-6" y2="6"/>'
         f'<line x1="{right}" x2="{right}" y1="-6" y2="6"/></g>'
     )
-
-
-def drawn_as_shares(totals: Sequence[float]) -> bool:
-    """Whether bars are drawn as shares, because the longest would make the shortest illegible."""
-    return max(totals) > _RATIO_MAX * min(totals)
 
 
 def colours_of(states: Mapping[str, str | None]) -> dict[str, str]:

@@ -34,6 +34,8 @@ _SUBJECTS_MAX = 4
 #: The name of time outside all states, and its smallest share that is shown.
 REST, _REST_SHARE_MIN = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
+#: Bars that differ by a larger factor are drawn as shares.
+_RATIO_MAX = 5.0
 _QUANTILES = QUANTILES | {"max_us": 1.0}
 _STATES = Column("state", None), Column("time", None, "s"), Column("share", None, "percent1")
 _OPERATIONS = (
@@ -167,7 +169,8 @@ def _side_by_side(runs: Sequence[RunContents]) -> Section:
         [name, text, *(f"{seconds(s)}, {percent(s / (sum_s or 1.0))}" for s in parts.values())]
         for (name, text, parts, _), sum_s in zip(bars, sums_s, strict=True)
     ]
-    as_shares = charts.drawn_as_shares(sums_s)
+    # Otherwise the longest bar would make the shortest illegible.
+    as_shares = max(sums_s) > _RATIO_MAX * min(sums_s)
     note = "In shares of each run's time, because the runs differ much in length."
     figure = Figure(
         "Time of all sessions by what they did",
