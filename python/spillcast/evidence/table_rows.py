@@ -52,6 +52,8 @@ TABLE = re.compile(
     rf"[^\n]{{,4000}}\b(?:temp_blks_\w+|{TEMP_BLOCKS})\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
+#: The heading of a table in CSV or TSV: names alone.
+_HEADING = re.compile(r"\"?\w+\"?(?:[,;|\t]\"?\w+\"?)+")
 #: The start of rows in JSON, as opposed to a prompt such as ``[oracle@db]$``.
 JSON_ROWS = re.compile(r"\s*[\[{]\s*[{\"]")
 #: The text between consecutive JSON documents.
@@ -64,6 +66,13 @@ def table_of(text: str) -> str:
     """The text from the heading of a known table, or from its rows in JSON; else all of it."""
     match = None if text.lstrip()[:1] in ("[", "{") else TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
+
+
+def is_table(text: str) -> bool:
+    """Whether a text begins with rows in JSON, or in CSV or TSV with the heading of known ones."""
+    heading = text.partition("\n")[0]
+    is_heading = _HEADING.fullmatch(heading) and KNOWN_COLUMNS.search(heading)
+    return bool(is_heading or JSON_ROWS.match(text))
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:

@@ -121,9 +121,9 @@ _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 
 
 def unwrapped(text: str, until: Callable[[str], object] = lambda _: False) -> str:
-    """The text without its wrappings; inner ones stay if ``until`` holds without the outer ones."""
+    """The text without its wrappings, from the outermost to those below which ``until`` holds."""
     lines = text.split("\n")
-    if max(map(len, lines)) > LINE_LENGTH_MAX:
+    if until(text) or max(map(len, lines)) > LINE_LENGTH_MAX:
         return text
     wrappings = _EXPORTS if len(text) > LENGTH_MAX else WRAPPINGS
     for _ in range(_WRAPPINGS_MAX):

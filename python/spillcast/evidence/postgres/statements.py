@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from spillcast.errors import (
     NotSpilled,
     Refusal,
     SelectionEmpty,
+    SpillcastError,
     TimesContradictory,
 )
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
@@ -31,7 +33,7 @@ from spillcast.evidence.postgres.columns import (
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
 from spillcast.evidence.selection import LISTED_MAX, ONLY_RUN, TEXT_MAX, Selection, ambiguous
-from spillcast.evidence.table_rows import rows_of, table_of
+from spillcast.evidence.table_rows import is_table, rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
@@ -153,7 +155,16 @@ def read_rows(path: Path) -> list[StatementRow]:
             whole_text = text_of(path, bytes_max=_BYTES_MAX)
         except FileTooLarge as error:
             raise FileTooLarge(error.message, _SHORTER) from error
-        text = table_of(unwrapped(whole_text))
+        # Most wrappings do not hide the heading, and looking for all of them takes longer.
+        with suppress(SpillcastError):
+            return _rows_of_text(whole_text, unwrapped(whole_text, until=is_table))
+        return _rows_of_text(whole_text, unwrapped(whole_text))
+
+
+def _rows_of_text(whole_text: str, plain: str) -> list[StatementRow]:
+    """The statements of a text and of the same text without its wrapping."""
+    with reading():
+        text = table_of(plain)
         if text.count("\n") > _LINES_MAX:
             raise FileTooLarge(f"more than {_LINES_MAX:,} lines of statements", _SHORTER)
         columns = selected_columns(whole_text)
