@@ -29,8 +29,8 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
 
 HINT = (
-    "make it with: "
-    "EXPLAIN (ANALYZE, BUFFERS, VERBOSE, SETTINGS, TIMING OFF, FORMAT JSON) SELECT ..."
+    "make it with: EXPLAIN (ANALYZE, BUFFERS, VERBOSE, TIMING OFF, FORMAT JSON) SELECT ..., "
+    "from PostgreSQL 12 on also with SETTINGS"
 )
 #: The maximum number of lines about spilling segments that an error shows.
 ELSEWHERE_LISTED = 4
