@@ -138,6 +138,16 @@ def test_additions_of_a_shipper_are_not_part_of_messages(logs_of, shipped, paste
     assert (plan["Execution Time"], plan["Plan"]["Temp Written Blocks"]) == (900.5, 101)
 
 
+@cases("prefix", ["pg-0 postgres ", f"tests\tRun\t{AT} ", f"[{AT}] [pg] "])
+def test_blanks_may_replace_the_tabs_of_continuation_lines(logs_of, prefix):
+    lines = prefixed(prefix).split("\n")
+    blanks = [prefix + line.removeprefix(prefix).replace("\t", " " * 8) for line in lines if line]
+    logs = logs_of("\n".join(blanks) + "\n")
+    queries = [logs.temp[0].query, logs.plans[0]["Query Text"]]
+    assert [query.split() for query in queries] == [["select", "*", "from", "big"]] * 2
+    assert logs.plans[0]["Plan"]["Temp Written Blocks"] == 101
+
+
 @cases("text", [
     f"EVENTS\t38\t1795428004120\tdb.0\t{MESSAGES[1]}\t1795428004120\n",
     f"---\ninsertId: s=1\ntextPayload: '{MESSAGES[1]}'\ntimestamp: '{AT}'\n",

@@ -245,7 +245,12 @@ def _without_prefix(line: str, head: str) -> str:
     """A continuation line of a message, without the prefix that a shipper put before each line."""
     line = line.replace("#011", "\t")
     masked = [re.sub(r"\d+", "0", text[:_PREFIX_MAX]) for text in (head, line)]
-    same = list(takewhile(lambda pair: pair[0] == pair[1], zip(*masked, strict=False)))
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(*masked, strict=False))
+    same = "".join(char for char, _ in pairs)
+    # Terminals and pages may have blanks in place of the tab.
+    is_blank = same.strip() and masked[1][len(same) - 1 : len(same) + 1] == "  "
+    if is_blank and (prefix := re.match(re.escape(same).replace("0", r"\d+"), line)):
+        return "\t" + line[prefix.end() :]
     tabs = masked[1].count("\t", 0, len(same) + 1)
     return "\t" + line.split("\t", tabs)[tabs] if tabs else without_shipper(line)
 
