@@ -49,18 +49,17 @@ def loads_on(counts: Counts, storage: Storage) -> list[Load]:
     loads = counted_loads(counts)
     total_operations = operations(loads)
     # Also for a device, of which figures may be missing.
-    means_s = (latency.mean_s for latency in latencies(storage, loads, counts.processes))
-    timed = with_means(loads, means_s)
+    means_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
     if storage.source.of_device:
         behaviour, think_s, before_s = behaviour_of(storage, access="buffered"), 0.0, inf
         while abs(think_s - before_s) > THINK_ERROR * counts.elapsed_s:
             threads, before_s = _threads(counts, loads, think_s), think_s
             page_cache = threads.read_ahead(total_operations)
             simulated = threads.on(behaviour, total_operations, {}, page_cache)
-            means_s = (mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads))
-            timed = with_means(loads, means_s)
-            think_s = max(counts.elapsed_s - total_s(timed) / counts.processes, think_s)
-    return timed
+            means_s = [mean_s or 0.0 for mean_s in threads.mean_s(simulated, loads)]
+            io_s = sum(load.count * mean_s for load, mean_s in zip(loads, means_s, strict=True))
+            think_s = max(counts.elapsed_s - io_s / counts.processes, think_s)
+    return with_means(loads, means_s)
 
 
 class OriginWord(Protocol):
