@@ -336,3 +336,22 @@ def test_a_remark_with_figures_is_not_removed(tmp_path):
     text = REMARKED.replace("Buffers: temp read=30 written=40", "Sort Method: external merge")
     (path := tmp_path / "paste").write_text(text.replace("<== 320 KiB", "<== Disk: 320kB"))
     assert open_evidence(find_evidence([path]), Selection()).writes.count == 40
+
+
+_LINES = TEXT_PLAN.strip("\n").split("\n")
+#: Rows of a plan as programs print them.
+PRINTED = {
+    "Ruby": "[{}]".format(", ".join(f'{{"QUERY PLAN"=>{json.dumps(line)}}}' for line in _LINES)),
+    "PHP": "\n".join(f"Array\n(\n    [QUERY PLAN] => {line}\n)\n" for line in _LINES),
+    "PHP with types": "\n".join(
+        f'array(1) {{\n  ["QUERY PLAN"]=>\n  string({len(line)}) "{line}"\n}}' for line in _LINES
+    ),
+    "Java": "[{}]".format(", ".join(f"{{QUERY PLAN={line}}}" for line in _LINES)),
+    "Go": "[{}]".format(" ".join(f"map[QUERY PLAN:{line}]" for line in _LINES)),
+}
+
+
+@cases("around", ["{}\n", "We see:\n\n```\n{}\n```\n"])
+@cases("language", PRINTED)
+def test_rows_as_programs_print_them(plan_of, language, around):
+    assert plan_of(around.format(PRINTED[language])) == plan_of(TEXT_PLAN)

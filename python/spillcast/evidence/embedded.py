@@ -89,6 +89,14 @@ _TASK_RESULT = re.compile(
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
+#: The name of a plan's column; the start of a row as PHP, Java and Go print it, and the end of one
+#: within a line.
+_PLAN_COLUMN = "QUERY PLAN"
+_PRINTED_ROW = re.compile(
+    rf"^[ \t]*+(?P<line>\[{_PLAN_COLUMN}\] => )|\{{{_PLAN_COLUMN}=|\bmap\[{_PLAN_COLUMN}:",
+    re.MULTILINE,
+)
+_END_OF_ROW = re.compile(r"[\]}](?:,? |\]? *)$")
 #: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 
@@ -219,6 +227,23 @@ def string_list(lines: Lines) -> Lines | None:
     return None if rest.strip(", \n") or not strings else "\n".join(texts).split("\n")
 
 
+def printed_rows(lines: Lines) -> Lines | None:
+    """The lines of a plan in rows that a program printed without quotes."""
+    text = "\n".join(lines)
+    starts = list(_PRINTED_ROW.finditer(text))
+    ends = [*(start.start() for start in starts[1:]), len(text)]
+    parts = [
+        text[start.end() : end].partition("\n") for start, end in zip(starts, ends, strict=False)
+    ]
+    outside = [text[: starts[0].start()] if starts else "", *(below for _, _, below in parts)]
+    if len(parts) < 2 or any(map(FIGURES.search, outside)):
+        return None
+    return [
+        row if start["line"] else _END_OF_ROW.sub("", row)
+        for start, (row, _, _) in zip(starts, parts, strict=True)
+    ]
+
+
 def plans_in_code(lines: Lines) -> Lines | None:
     """Extracts plans, rows or a table of statements, and plan texts from JSON or program code."""
     text = "\n".join(lines).strip()
@@ -291,7 +316,9 @@ class _Code:
         rows = json_or_none(inner) if re.search('"temp_blks_|_temp_dir_', inner) else None
         rows = rows if isinstance(rows, list) else [rows]
         self.records += [row for row in rows if isinstance(row, dict)]
-        self.strings += [""] * is_apart
+        if inner == _PLAN_COLUMN:
+            return
+        self.strings += [""] * (is_apart or not self.strings)
         self.strings[-1] += inner if joins or inner.endswith("\n") else inner + "\n"
 
     def _add_sign(self, token: re.Match[str]) -> None:
