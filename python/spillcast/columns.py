@@ -25,6 +25,8 @@ _KINDS = {
     "float64",
     *(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)),
 }
+#: The numpy types of values that numpy has no type for.
+_STORED = {BYTES: "object", "timestamp": "int64", "decimal": "float64", "null": "bool"}
 
 
 @dataclass(frozen=True)
@@ -111,13 +113,15 @@ class ColumnValues:
         """A column of nulls."""
         if type in (NAME, TEXT):
             return cls(type, np.full(rows, -1, dtype=np.int32))
+        valid = np.zeros(rows, dtype=bool)
         if type.startswith(_LIST):
-            inner = cls.nulls(0, type.removeprefix(_LIST))
-            offsets = np.zeros(rows + 1, dtype=np.int64)
-            return cls(type, offsets, np.zeros(rows, dtype=bool), items=inner)
-        if type.startswith(_STRUCT) or type == BYTES:
-            return cls.of([None] * rows, type)
-        return cls(type, np.zeros(rows, dtype=type), np.zeros(rows, dtype=bool))
+            items = cls.nulls(0, type.removeprefix(_LIST))
+            return cls(type, np.zeros(rows + 1, dtype=np.int64), valid, items=items)
+        if type.startswith(_STRUCT):
+            members = {name: cls.nulls(rows, of) for name, of in _member_types(type).items()}
+            return cls(type, valid, valid, members=members)
+        dtype = type if type in _KINDS else _STORED.get(type, "bool")
+        return cls(type, np.zeros(rows, dtype=dtype), valid)
 
     @classmethod
     def from_core(cls, parts: Any, nullable: bool) -> "ColumnValues":
@@ -141,7 +145,7 @@ class ColumnValues:
         if type == BYTES:
             values = np.array([*extra, None], dtype=object)[:-1]
             return cls(type, values, flags, nullable=nullable)
-        dtype = {"timestamp": "int64", "decimal": "float64", "null": "bool"}.get(type, type)
+        dtype = _STORED.get(type, type)
         return cls(type, np.frombuffer(memory, dtype=dtype), flags, nullable=nullable)
 
     @classmethod

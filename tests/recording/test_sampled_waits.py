@@ -7,7 +7,7 @@ import pytest
 from large_recording import write_large_recording
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
-from spillcast.recording.derived import PARTS, WINDOWS, PageCacheSize, parts_of, sampled
+from spillcast.recording.derived import PARTS, WINDOWS, parts_of, sampled
 
 WAITS, ROWS = 60_000, 20_000
 
@@ -52,10 +52,9 @@ def test_files_are_those_of_the_whole_recording(path):
 
 def test_a_sample_for_a_page_cache_has_the_sizes_of_temp_files(tmp_path, monkeypatch):
     path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
-    room = PageCacheSize(1 << 28, 9_999.0, 0.0)
     held = Recording.open(path).held_bytes
     assert held > 1 << 26
-    sample = sampled(Recording.open(path), ROWS, room)
+    sample = sampled(Recording.open(path), ROWS, 1 << 28)
     monkeypatch.setattr(Recording, "scan", None)
     assert sample.held_bytes == held
 

@@ -8,7 +8,7 @@ pass, and estimates from regions of the files which reads miss a page cache.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -172,15 +172,6 @@ WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
 FAST_MAX = 0.005
 
 
-@dataclass(frozen=True)
-class PageCacheSize:
-    """The size of the engine's page cache, and the longest time of a call served from memory."""
-
-    bytes: int
-    memory_ns: float
-    memory_ns_per_byte: float
-
-
 def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     """A sample of a recording's waits; the recording itself if it is small, or in memory.
 
@@ -190,11 +181,10 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     small = recording.meta.raw.rows < (WHOLE_ROWS if max_rows is None else max_rows + 1)
     if small or recording.waits_in_memory:
         return recording
-    free_bytes, page_cache = recording.meta.engine_cache_bytes, None
-    if free_bytes is not None and _fast_share(recording) > FAST_MAX:
-        known = calibrated()
-        page_cache = PageCacheSize(free_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
-    return sampled(recording, max_rows or SAMPLE_ROWS, page_cache)
+    cache_bytes = recording.meta.engine_cache_bytes
+    if cache_bytes is not None and _fast_share(recording) <= FAST_MAX:
+        cache_bytes = None
+    return sampled(recording, max_rows or SAMPLE_ROWS, cache_bytes)
 
 
 def _fast_share(recording: Recording) -> float:
@@ -211,23 +201,26 @@ def _fast_share(recording: Recording) -> float:
     return float(counts.items.values[is_fast].sum() / count.sum())
 
 
-def sampled(recording: Recording, rows: int, page_cache: PageCacheSize | None = None) -> Recording:
+def sampled(recording: Recording, rows: int, cache_bytes: int | None = None) -> Recording:
     """The same run with a sample of about ``rows`` of its waits, and all per-second rows.
 
-    With ``page_cache``, the column MISSING_BYTES has the bytes of each read that this cache lacked.
+    With ``cache_bytes``, the column MISSING_BYTES has the bytes of each read that a page cache of
+    this size lacked.
     InputError if the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
     cache = None
-    if page_cache is not None:
+    if cache_bytes is not None:
         operations = recording.meta.temp.reads + recording.meta.temp.writes
-        regions = min(1.0, OPERATIONS / max(operations, 1))
-        cache = (regions, PARTS, (page_cache.memory_ns, page_cache.memory_ns_per_byte))
+        regions, known = min(1.0, OPERATIONS / max(operations, 1)), calibrated()
+        # The longest time of a call that memory serves, and of each of its bytes.
+        memory_ns = 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s
+        cache = (regions, PARTS, memory_ns)
     pieces = zip(slices.tolist(), windows, strict=True)
     scan = _core.Scan([(begin, end, window % PARTS) for (begin, end), window in pieces], cache)
     recording.scan(scan)
     held_bytes = scan.held_bytes()
-    kept, missing = scan.rows(0 if page_cache is None else page_cache.bytes)
+    kept, missing = scan.rows(cache_bytes or 0)
     waits = Table.from_arrow(kept).cast(WAITS)
     if missing is not None:
         waits = waits.with_column(

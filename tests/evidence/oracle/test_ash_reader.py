@@ -230,11 +230,14 @@ def test_parquet(as_text, tmp_path):
     assert_rows(read_ash(tmp_path / "ash.parquet"))
 
 
-def test_a_cut_parquet_file_is_refused(tmp_path):
-    path = tmp_path / "ash.parquet"
-    pq.write_table(pa.table({"SAMPLE_TIME": [START], "EVENT": [READ]}), path)
+def test_a_cut_or_empty_parquet_file_is_refused(tmp_path):
+    path, table = tmp_path / "ash.parquet", pa.table({"SAMPLE_TIME": [START], "EVENT": [READ]})
+    pq.write_table(table, path)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(EvidenceDamaged):
+        read_ash(path)
+    pq.write_table(table.slice(1), path)
+    with pytest.raises(EvidenceIncomplete):
         read_ash(path)
 
 
