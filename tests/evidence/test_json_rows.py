@@ -40,6 +40,11 @@ SHAPES = {
     "datadog": {"data": [{"id": "1", "type": "row", "attributes": row} for row in ROWS]},
     "hits": {"took": 3, "hits": {"total": 2, "hits": [{"_source": row} for row in ROWS]}},
     "results": {"results": [{"columns": FIELDS, "items": ROWS}]},
+    # The Data API of RDS names the type of each cell.
+    "typed": {"columnMetadata": FIELDS, "records": [
+        [{"stringValue": cell} if isinstance(cell, str) else {"doubleValue": cell} for cell in row]
+        for row in CELLS
+    ]},
 }  # fmt: skip
 
 
@@ -51,6 +56,12 @@ def test_every_shape_gives_the_same_rows(tmp_path, shape):
     rows = read_rows(path)
     assert [row.blocks for row in rows] == [1400, 0]
     assert rows == read_rows(plain)
+
+
+def test_rows_as_ruby_prints_them(rows_of):
+    rows = [{**row, "toplevel": None} for row in ROWS]
+    printed = json.dumps(rows).replace('": ', '"=>').replace("null", "nil")
+    assert [row.blocks for row in rows_of(printed + "\n")] == [1400, 0]
 
 
 @cases("by_column", [False, True])

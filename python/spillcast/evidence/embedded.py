@@ -56,20 +56,20 @@ SERVER_MESSAGE = re.compile(
 _OF_SERVER = re.compile(r"[^\W\d_]{3}: {2}|\"error_severity\":|\bms\s+[Pp]lan:")
 #: The longest program code that is searched for plans.
 _CODE_LENGTH = 4 << 20
-#: Tokens of Python, JavaScript, Java, C# and Rust that JSON lacks or spells differently. Unclosed
-#: tokens end with their line or do not match, which keeps matching linear in time.
+#: Tokens of Python, JavaScript, Ruby, Java, C# and Rust that JSON lacks or spells differently.
+#: Unclosed tokens end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
     r"(?<=\br)#\"(?>[^\"]|(?<!#)\"(?!#))*+\"#|"
     r"\"{3}(?>[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?>[^\"]|\"\")*+\""
     r"|\"(?>[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?>[^'\\\n]|\\.)*+'|`[^`]*+`))"
-    r"(?P<colon>\s*+:(?!:))?"
+    r"(?P<colon>\s*+(?::(?!:)|=>))?"
     r"|[{}]|\\.|(?://|--|(?<=\s)# )[^\n]*+|/\*.{,2000}?\*/|,(?=\s*+[\]}])|(?<=\d)_(?=\d)"
     r"|\b(?:datetime\.)?datetime\((?P<time>[\d, ]++)\)|\bDecimal\(['\"](?P<decimal>[\d.]++)['\"]\)"
-    r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|undefined|True|False)\b",
+    r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|nil|undefined|True|False)\b",
     re.DOTALL,
 )
-_CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
+_CONSTANTS = {"None": "null", "nil": "null", "undefined": "null", "True": "true", "False": "false"}
 #: Keys of a plan, of a row of pg_stat_statements, ClickHouse's log or a view of Oracle's waits, and
 #: of a profile of DuckDB, with ``inner`` for a key inside of it.
 _KEY = re.compile(

@@ -206,11 +206,19 @@ def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
         parts, lists = list(value.values()), list(_lists_in(value))
         names = next(filter(None, map(_column_names, lists)), [])
         rows = next(filter(None, (_table(part, len(names)) for part in lists)), [])
-        yield from (dict(zip(names, row, strict=True)) for row in rows)
+        yield from (dict(zip(names, map(_plain_cell, row), strict=True)) for row in rows)
         parts = [] if rows else parts
     for part in parts:
         if isinstance(part, dict | list):
             yield from _known_rows(part)
+
+
+def _plain_cell(cell: Any) -> Any:
+    """The value of a cell, which may be below its type, as in ``{"longValue": 9}`` of RDS."""
+    if not isinstance(cell, dict) or len(cell) != 1:
+        return cell
+    [(kind, value)] = cell.items()
+    return None if kind == "isNull" else value if kind.endswith("Value") else cell
 
 
 def _lists_in(value: dict[str, Any]) -> Iterator[list[Any]]:
