@@ -15,8 +15,8 @@ def nightly(*values):
 def cases(names, values):
     """As ``pytest.mark.parametrize``, but as a single test, for cases that take milliseconds.
 
-    All cases run and those that fail are named; none may change a fixture.
-    Each case has a ``tmp_path`` of its own; all other fixtures are shared.
+    All cases run, also after one that fails or is skipped, which are named. None may change
+    a fixture: each has a ``tmp_path`` of its own, and all other fixtures are shared.
     """
     names = [name.strip() for name in names.split(",")] if isinstance(names, str) else names
     values = list(values)
@@ -24,7 +24,7 @@ def cases(names, values):
     def decorate(test):
         @functools.wraps(test)
         def run(**fixtures):
-            failures = []
+            failures, skips = [], []
             for number, value in enumerate(values):
                 arguments = dict(zip(names, value if len(names) > 1 else [value], strict=True))
                 folder = {}
@@ -33,11 +33,17 @@ def cases(names, values):
                     folder["tmp_path"].mkdir()
                 try:
                     test(**fixtures | folder | arguments)
-                except (Exception, pytest.fail.Exception) as failure:
-                    failure.add_note(f"with {arguments}")
+                except (KeyboardInterrupt, pytest.exit.Exception):
+                    raise
+                except pytest.skip.Exception as skip:
+                    skips.append(f"case {number}: {skip}")
+                except BaseException as failure:
+                    failure.add_note(f"case {number}, with {arguments}")
                     failures.append(failure)
             if failures:
                 raise BaseExceptionGroup(f"{len(failures)} of {len(values)} cases", failures)
+            if skips or not values:
+                pytest.skip(f"{len(skips)} of {len(values)} cases; {'; '.join(skips)}")
 
         signature = inspect.signature(test)
         parameters = [value for name, value in signature.parameters.items() if name not in names]
