@@ -347,6 +347,7 @@ PRINTED = {
         f'array(1) {{\n  ["QUERY PLAN"]=>\n  string({len(line)}) "{line}"\n}}' for line in _LINES
     ),
     "Java": "[{}]".format(", ".join(f"{{QUERY PLAN={line}}}" for line in _LINES)),
+    "Java in lines": ",\n".join(f"{{QUERY PLAN={line}}}" for line in _LINES),
     "Go": "[{}]".format(" ".join(f"map[QUERY PLAN:{line}]" for line in _LINES)),
 }
 
@@ -355,3 +356,9 @@ PRINTED = {
 @cases("language", PRINTED)
 def test_rows_as_programs_print_them(plan_of, language, around):
     assert plan_of(around.format(PRINTED[language])) == plan_of(TEXT_PLAN)
+
+
+@cases("language", ["PHP", "Java in lines"])
+def test_rows_that_a_terminal_wrapped_lose_no_digits(plan_of, language):
+    with pytest.raises(EvidenceDamaged):
+        plan_of(PRINTED[language].replace("write=930.000", "write=93\n0.000"))

@@ -89,14 +89,14 @@ _TASK_RESULT = re.compile(
 _STRING_SEPARATOR = re.compile(r"[\"'] *[,;|\t] *[\"']")
 _OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
-#: The name of a plan's column; the start of a row as PHP, Java and Go print it, and the end of one
-#: within a line.
+#: The name of a plan's column; the start of a row as PHP, Java and Go print it, and what closes one
+#: below it or at its end.
 _PLAN_COLUMN = "QUERY PLAN"
 _PRINTED_ROW = re.compile(
     rf"^[ \t]*+(?P<line>\[{_PLAN_COLUMN}\] => )|\{{{_PLAN_COLUMN}=|\bmap\[{_PLAN_COLUMN}:",
     re.MULTILINE,
 )
-_END_OF_ROW = re.compile(r"[\]}](?:,? |\]? *)$")
+_CLOSED_BELOW, _CLOSED = re.compile(r"\s*(?:\)|\Z)"), re.compile(r"[\]}][\],]? *$")
 #: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 
@@ -238,10 +238,14 @@ def printed_rows(lines: Lines) -> Lines | None:
     outside = [text[: starts[0].start()] if starts else "", *(below for _, _, below in parts)]
     if len(parts) < 2 or any(map(FIGURES.search, outside)):
         return None
-    return [
-        row if start["line"] else _END_OF_ROW.sub("", row)
-        for start, (row, _, _) in zip(starts, parts, strict=True)
-    ]
+    rows = []
+    for start, (row, _, below) in zip(starts, parts, strict=True):
+        # A row that is not closed continues in the next line.
+        closed = _CLOSED_BELOW.match(below) if start["line"] else _CLOSED.search(row)
+        if closed is None:
+            return None
+        rows.append(row if start["line"] else row[: closed.start()])
+    return rows
 
 
 def plans_in_code(lines: Lines) -> Lines | None:
