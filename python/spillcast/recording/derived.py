@@ -223,9 +223,9 @@ def sampled(recording: Recording, rows: int, cache_bytes: int | None = None) -> 
     kept, missing = scan.rows(cache_bytes or 0)
     waits = Table.from_arrow(kept).cast(WAITS)
     if missing is not None:
-        waits = waits.with_column(
-            MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NOT_A_READ)
-        )
+        missed = Table.from_arrow(missing)[MISSING_BYTES].filled(NOT_A_READ)
+        waits = waits.with_column(MISSING_BYTES, missed)
+    waits = waits.sort_by("start_ns")
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
     sample = SelectedWaits(recording, slices_s, windows, held_bytes)
     return recording.with_waits(waits, sample)

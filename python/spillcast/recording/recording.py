@@ -174,11 +174,10 @@ class Recording(Displayed):
         return self._files.table("waits").sort_by("start_ns")
 
     def with_waits(self, waits: "Table", sample: SelectedWaits) -> "Recording":
-        """The same recording with ``waits``, a sample of its waits in any order."""
+        """The same recording with ``waits``, a sample of its waits, sorted by start."""
         recording = Recording(self.path, self.meta)
         recording._files, recording.documents = self._files, self.documents
-        recording.seconds, recording.sample = self.seconds, sample
-        recording.waits = waits.sort_by("start_ns")
+        recording.waits, recording.seconds, recording.sample = waits, self.seconds, sample
         return recording
 
     @property
