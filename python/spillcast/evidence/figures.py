@@ -115,7 +115,8 @@ def counts_of_argument(argument: str, selection: Selection) -> Counts:
 
 def _number(value: str, where: str) -> float:
     number = number_of(value)
-    if number is None:
+    # A size or a time is no count.
+    if number is None or value.endswith(("B", "i", "s", "%")):
         raise EvidenceDamaged(f"{value!r} is not a number", _EXAMPLE, where)
     return number.value
 

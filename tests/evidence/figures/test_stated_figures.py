@@ -158,6 +158,7 @@ def test_bytes_with_an_operation_size_give_counts(tmp_path):
         ("figures:elapsed=9s,reads=1", "bytes"),
         ("figures:elapsed=9s,speed=1", "there is no such figure"),
         ("figures:elapsed=9s,reads=many,read-bytes=8K", "is not a number"),
+        ("figures:elapsed=9s,io=3s,reads=8GB,size=8K", "is not a number"),
         ("figures:elapsed=9s,reads=1,read-bytes=8", "no unit"),
         (
             "figures:elapsed=9s,io=10s,reads=1,read-bytes=8K",
