@@ -79,13 +79,17 @@ _KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
 )
 #: A hyphen in place of a blank in the name of a tag.
 _SPACED = re.compile(r"(?<!Full)(?<!Pre)-")
+#: A line of YAML as EXPLAIN writes it.
+_YAML_LINE = re.compile(
+    r" *+(?:- )?(?:\w[\w./ -]*:(?: |$))?(?:\"(?:[^\"\\]|\\.)*\"|-?[\d.]+|true|false|) *"
+)
 _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, in the form of FORMAT JSON. InputError if there is none."""
     with reading(path, HINT):
-        text = unwrapped(text_of(path))
+        text = unwrapped(text_of(path), until=_is_document)
         documents = pasted_documents(text)
         if not documents:
             raise EvidenceUnknown("holds no whole plan of EXPLAIN")
@@ -105,6 +109,13 @@ def pasted_documents(text: str) -> list[dict[str, Any]]:
     if documents and not any(node.get("Temp Written Blocks") for node in nodes):
         _check_elsewhere(text)
     return documents
+
+
+def _is_document(text: str) -> bool:
+    """Whether a text is a plan in JSON or YAML as EXPLAIN writes it, with nothing around it."""
+    if text.startswith("- Plan:"):
+        return all(map(_YAML_LINE.fullmatch, text.split("\n")))
+    return text.lstrip()[:1] in ("[", "{") and bool(_plans_of(json_or_none(text)))
 
 
 def is_log(path: Path) -> bool:
