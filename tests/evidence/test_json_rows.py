@@ -64,6 +64,24 @@ def test_rows_as_ruby_prints_them(rows_of):
     assert [row.blocks for row in rows_of(printed + "\n")] == [1400, 0]
 
 
+_FIRST, _SECOND = map(json.dumps, ROWS)
+_CSV = [",".join(map(str, cells)) for cells in (NAMES, *CELLS)]
+
+
+@cases("text", [
+    f"{_FIRST}\n{'-' * 40}\n{_SECOND}\n",
+    f"{_FIRST}\n\x1b[31m{_SECOND}\x1b[0m\n",
+    f"{_FIRST}  <-- the slow one\n{_SECOND}\n",
+    f"{_FIRST}\nThe next one is slower: {_SECOND}\n",
+    "".join(f"{at}\t{line}\n" for at, line in enumerate(_CSV, 10)),
+    "\n".join(_CSV).replace("select a", "select a &lt; 5"),
+])  # fmt: skip
+def test_a_text_that_begins_with_its_table_may_be_wrapped_below(rows_of, text):
+    rows = rows_of(text)
+    assert [(row.queryid, row.blocks) for row in rows] == [("77", 1400), ("78", 0)]
+    assert "&lt;" not in rows[0].query
+
+
 @cases("by_column", [False, True])
 def test_cells_are_numbers_or_text_in_a_square_table(rows_of, by_column):
     cells = [list(row.values()) for row in SQUARE]

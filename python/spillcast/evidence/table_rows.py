@@ -1,6 +1,7 @@
 """Reads the rows of tables in CSV, TSV, JSON and HTML."""
 
 import csv
+import html
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -52,8 +53,8 @@ TABLE = re.compile(
     rf"[^\n]{{,4000}}\b(?:temp_blks_\w+|{TEMP_BLOCKS})\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
-#: The heading of a table in CSV or TSV: names alone.
-_HEADING = re.compile(r"\"?\w+\"?(?:[,;|\t]\"?\w+\"?)+")
+#: The heading of a table in CSV or TSV: names alone, with the same character between them.
+_HEADING = re.compile(r"(?!\"?\d)\"?\w+\"?([,;|\t])\"?\w+\"?(?:\1\"?\w+\"?)*")
 #: The start of rows in JSON, as opposed to a prompt such as ``[oracle@db]$``.
 JSON_ROWS = re.compile(r"\s*[\[{]\s*[{\"]")
 #: The text between consecutive JSON documents.
@@ -69,10 +70,13 @@ def table_of(text: str) -> str:
 
 
 def is_table(text: str) -> bool:
-    """Whether a text begins with rows in JSON, or in CSV or TSV with the heading of known ones."""
+    """Whether a text begins with rows in JSON, or in CSV or TSV with the heading of known ones.
+
+    With entities of HTML it does not yet.
+    """
     heading = text.partition("\n")[0]
     is_heading = _HEADING.fullmatch(heading) and KNOWN_COLUMNS.search(heading)
-    return bool(is_heading or JSON_ROWS.match(text))
+    return bool(is_heading or JSON_ROWS.match(text)) and html.unescape(text) == text
 
 
 def rows_of(text: str) -> list[dict[str, Any]]:
@@ -173,7 +177,10 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The rows of consecutive JSON documents: with known columns, or else of a list."""
+    """The rows of consecutive JSON documents: with known columns, or else of a list.
+
+    Text below them is left out. InputError, or ValueError, if it has further rows.
+    """
     at, is_known = 0, any(name in text for name in _KNOWN_NAMES)
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         value, at = json_at(text, begin.end())
@@ -186,6 +193,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise damaged("a row is not an object")
             yield row
+    if any(f'"{name}' in text[at:] for name in _KNOWN_NAMES):
+        raise damaged("text separates rows of JSON: rows may be missing")
 
 
 def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
