@@ -32,9 +32,9 @@ def test_a_cache_that_holds_everything_has_the_latency_of_flash(run):
     assert target.facts["read_share_from_flash"] == 1.0
 
 
-@cases("policy", ["", "&policy=keep", "&policy=s3fifo"])
-def test_data_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
-    target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
+@cases("size", ["128M", "128M&policy=keep", "128M&policy=s3fifo", "2T&policy=bypass"])
+def test_data_not_written_before_or_not_cached_is_read_from_the_disk(run, size):
+    target = resolve(f"cache:flash.json+disk.json?size={size}", run)
     assert target.facts["read_share_from_flash"] == 0.0
     answer = forecast(run, target)
     reads = [term for term in answer.terms if term.op == "read"]

@@ -230,7 +230,10 @@ def test_files_that_are_not_a_storage_are_refused(tmp_path):
             resolve_storage(str(path))
 
 
-@cases("sizes", [{"bssplit": "64k/50:16k/50"}, {"bsrange": "16k-64k"}, {}])
+MIXED = {"bssplit": "64k/50:16k/50"}
+
+
+@cases("sizes", [MIXED, {"bs": "4k", **MIXED}, {"bsrange": "16k-64k"}, {}])
 def test_operations_of_fio_without_a_single_size_have_their_mean_size(tmp_path, sizes):
     read = {"total_ios": 100, "io_bytes": 4_000_000, "clat_ns": {"mean": 1e5}}
     job = {"job options": {"rw": "read", **sizes}, "read": read}

@@ -123,18 +123,19 @@ def test_a_time_without_a_date_takes_the_day_that_has_it(since, seconds, tmp_pat
 
 @cases("known", [True, False])
 def test_a_session_and_its_workers_are_one_execution(known, tmp_path):
-    """Workers on two instances; the coordinator is session 35 of the first instance."""
+    """Workers on two instances; the coordinator is session 35 of the second instance."""
     served = {"qc_session_id": 35, "sql_exec_start": "2024-09-03 20:26:02"}
-    served |= {"qc_instance_id": 1} if known else {}
+    served |= {"qc_instance_id": 2} if known else {}
     workers = [
         execution(60, after_s=n, session_id=50 + n, inst_id=1 + n % 2, **served) for n in range(4)
     ]
-    path = write_ash(tmp_path / "ash.csv", execution(70), *workers)
+    alone = execution(70, inst_id=2)
+    path = write_ash(tmp_path / "ash.csv", alone, *workers)
     [item] = executions(read_ash(path))
-    assert (item.instance, item.session, item.sessions, item.samples) == (1, 35, 5, 310)
+    assert (item.instance, item.session, item.sessions, item.samples) == (2, 35, 5, 310)
     # Workers of another coordinator are another execution.
     others = [execution(60, session_id=70 + n, qc_session_id=36, sql_exec_id=NEXT) for n in (1, 2)]
-    both = write_ash(tmp_path / "both.csv", execution(70), *workers, *others)
+    both = write_ash(tmp_path / "both.csv", alone, *workers, *others)
     assert [item.sessions for item in executions(read_ash(both))] == [5, 2]
 
 

@@ -107,6 +107,8 @@ def test_waits_without_bytes_give_no_estimate_of_remaining_work(tmp_path):
         # The file is read to its end, and 20 bytes before had been read.
         ((20, 80), False, (0, 0, 0, 100, 80)),
         ((20, 40), True, (0, 0, 0, 100, 40)),
+        # A scan from the first byte: no more follows than is unread.
+        ((0, 60), False, (36, 40, 40, 100, 100)),
     ],
 )
 def test_unread_bytes_of_a_file_of_100_that_was_written_before(read, gone, expected):

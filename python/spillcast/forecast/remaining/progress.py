@@ -409,8 +409,6 @@ def _of_file(held: float, write: Flags, offset: Integers, size: Floats, removed:
     if written > STRAY_SHARE_MAX * read:
         before = max(held * 0.9, min(held, max(read - written, 0.0)))
         return Unread(left / 2, left * 0.9, left, held, before, written)
-    if removed:
-        return Unread(0.0, 0.0, 0.0, held, read, written)
     # If several sorted runs of a file are merged, reading has progressed equally in each.
     first = float(offset[~write].min())
     last = max(held - float((offset + size)[~write].max()), 0.0)
