@@ -23,7 +23,6 @@ TRACE = EXAMPLES / "oracle" / "plan.trc"
     [
         ("forecast", PLAN, "--to", "factor:5", "--elapsed", "1s"),
         ("forecast", "-", "--to", "factor:5"),
-        ("storage", "show", "catalogue:aws-gp3"),
         ("profile", "here.csv"),
         ("report", "--nonsense"),
     ],

@@ -65,6 +65,8 @@ BASES = {base.__name__ for base in (SpillcastError, InputError, Refusal)}
 
 def unclassified(code):
     """Places where an error of a base class is raised, which has no code of its own."""
+    if not any(f"{base}(" in code for base in BASES):
+        return []
     calls = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Call)]
     return [f"line {call.lineno}" for call in calls if ast.unparse(call.func) in BASES]
 

@@ -33,7 +33,8 @@ def test_every_verb_has_help(verb):
 def commands_in_messages():
     """Each verb with the options behind it, in the strings of the source code."""
     for path in sorted(Path(spillcast_package.__file__).parent.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        code = path.read_text()
+        for node in ast.walk(ast.parse(code)) if "spillcast " in code else ():
             parts = node.values if isinstance(node, ast.JoinedStr) else [node]
             texts = [getattr(part, "value", "") for part in parts]
             text = "".join(text if isinstance(text, str) else "_" for text in texts)

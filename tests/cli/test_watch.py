@@ -22,7 +22,7 @@ from screen import Terminal, plain, screen
 SCHEMA_PAGE = Path(__file__).parents[2] / "docs" / "schema.md"
 #: A live view that writes nothing.
 WATCH = ("record", "--live", "--discard")
-FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.001)
+FOREVER = ("--threads", 2, "--writes", 400, "--reads", 10**6, "--pause", 0.004)
 
 
 @pytest.fixture

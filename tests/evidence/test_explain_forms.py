@@ -307,7 +307,7 @@ def test_a_plan_without_times_has_bounds_or_uses_the_present_storage(tmp_path):
 @cases("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
 def test_a_plan_cut_anywhere_raises_only_input_errors(tmp_path, text):
     path = tmp_path / "plan.txt"
-    for end in range(len(text)):
+    for end in range(0, len(text), 3):
         path.write_text(text[:end])
         with suppress(InputError, Refusal):
             assert read_plan(path).writes.count > 0

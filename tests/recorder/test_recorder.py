@@ -117,12 +117,18 @@ def test_its_recording_can_be_forecast(places):
     assert json_of("forecast", output, "--to", "latency:1ms")["forecast_s"] > 0
 
 
-@cases(("ending", "concludes"), [("exit 0", True), ("exit 3", False), ("kill -KILL $$", False)])
-def test_a_command_that_failed_before_a_spill_gives_no_conclusion(places, ending, concludes):
-    words = ["record", "--force", "-o", places.root / "idle.spill", "--", "sh", "-c", ending]
-    result = recorder(*words, env=places.env)
-    assert "did not spill" in result.stderr
-    assert ("does not matter" in result.stderr) == concludes
+def test_a_command_that_failed_before_a_spill_gives_no_conclusion(tmp_path):
+    """Each is recorded under a new name, and its status is passed on."""
+    for ending, status in (("exit 0", 0), ("exit 3", 3), ("kill -KILL $$", 128 + 9)):
+        result = recorder("record", "--", "sh", "-c", ending, cwd=tmp_path)
+        assert result.returncode == status
+        assert "did not spill" in result.stderr
+        assert ("does not matter" in result.stderr) == (status == 0)
+    made = {path.name: Recording.open(path).meta for path in tmp_path.iterdir()}
+    assert made.keys() == {"run.spill", "run-2.spill", "run-3.spill"}
+    for name, meta in made.items():
+        document = json.loads((tmp_path / name / "meta.json").read_text())
+        assert document["spilled"] is meta.spilled is False
 
 
 def test_preload_is_used_where_the_kernel_refuses_tracing(places):
@@ -187,19 +193,6 @@ def test_bad_arguments_are_refused_in_one_line(words, answer, tmp_path):
     assert first.startswith("spillcast-recorder: ")
     assert len(hints) <= 1
     assert result.stdout == ""
-
-
-def test_a_command_without_a_spill_keeps_its_exit_status(tmp_path):
-    for status in (0, 7):
-        command = ["sh", "-c", f"exit {status}"]
-        assert recorder("record", "--", *command, cwd=tmp_path).returncode == status
-    made = {path.name: Recording.open(path).meta for path in tmp_path.iterdir()}
-    # The default names are new each time.
-    assert made.keys() == {"run.spill", "run-2.spill"}
-    for meta in made.values():
-        document = json.loads((tmp_path / "run.spill" / "meta.json").read_text())
-        assert meta.spilled == document["spilled"]
-        assert not meta.spilled
 
 
 def test_the_status_of_a_command_is_passed_on(places):

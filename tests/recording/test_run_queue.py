@@ -16,7 +16,7 @@ CPUS = os.cpu_count()
 #: The kernel counts the machine's CPU time in ticks, and samples are 0.25 s apart.
 TICKS_S = 0.1
 #: CPU time that each program burns.
-BURNT_S = 0.4
+BURNT_S = 0.3
 BUSY = "import time\nwhile True: pass"
 
 

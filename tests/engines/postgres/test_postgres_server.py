@@ -46,7 +46,7 @@ def test_it_reports_its_version_and_the_requested_settings(installation, tmp_pat
         assert not Path(f"/proc/{server.pid}").exists()
 
 
-@pytest.mark.parametrize("locale", ["xx_XX.UTF-8", "de_DE.ISO-8859-1"])
+@pytest.mark.parametrize("locale", ["xx_XX.UTF-8", *nightly("de_DE.ISO-8859-1")])
 def test_the_locale_of_the_terminal_does_not_matter(monkeypatch, locale):
     monkeypatch.setenv("LC_ALL", locale)
     with workspace() as room, serve(make_cluster(room)) as server, server.connect() as connection:
@@ -129,7 +129,7 @@ def test_an_unknown_setting_is_refused_in_the_words_of_the_server():
         pass
 
 
-@pytest.mark.parametrize("end", [os.kill, os.killpg], ids=["process", "group"])
+@pytest.mark.parametrize("end", [os.killpg, *nightly(os.kill)], ids=["group", "process"])
 def test_a_killed_process_ends_the_server_and_removes_all_of_it(end):
     process = subprocess.Popen(
         [sys.executable, "-c", SERVE], stdout=subprocess.PIPE, text=True, start_new_session=True

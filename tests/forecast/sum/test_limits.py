@@ -106,8 +106,8 @@ def test_a_row_of_the_catalogue_warns_of_its_error(write_heavy):
     assert answer.half_width > 0.15
 
 
-@cases("processes", [0.4, 1.0, 1.4, 1.6, 2.0, 2.5])
-@cases(("other_s", "latency_us"), [(0, 1), (0, 20), (2, 20), (2, 100), (4, 20), (4, 200), (9, 100)])
+@cases("processes", [0.4, 1.4, 1.6, 2.0])
+@cases(("other_s", "latency_us"), [(0, 1), (2, 20), (2, 100), (4, 200), (9, 100)])
 def test_any_mean_number_of_processes_shares_the_throughput_of_a_storage(
     processes, other_s, latency_us
 ):

@@ -257,7 +257,10 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         calls = about.temp.operations + about.other_io.count
         share = min((temp.operations + other.count) / max(calls, 1), 1.0)
         peak_bytes = query.memory and query.memory.peak_bytes
-        held_bytes = (query.memory or about.memory).group_held_bytes
+        # A session that ended before its first look has that of the server.
+        held_bytes = query.memory and query.memory.group_held_bytes
+        if held_bytes is None:
+            held_bytes = about.memory.group_held_bytes
         session = query.statement.database_id, query.statement.user_id
         meta = replace(
             about,
