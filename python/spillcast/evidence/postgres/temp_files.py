@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 from itertools import accumulate, compress, groupby, pairwise
 from math import frexp, inf
 from operator import itemgetter
@@ -307,12 +308,15 @@ class LoggedTempFiles:
             by_length: dict[int, list[_Ended]] = defaultdict(list)
             for each in sorted(self._ended[query], key=itemgetter(0)):
                 by_length[frexp(each[1].elapsed_s)[1]].append(each)
+            # A prefix is compared with those of many calls.
+            words_of = cache(_words)
             for writer, prefix in others.items():
+                words = _words(prefix)
                 for removal in waiting[writer, query]:
                     leaders = [
                         (call, leader)
                         for _, call, leader, above in _around(removal, by_length)
-                        if _was_during(removal, call) and _is_worker(prefix, above)
+                        if _was_during(removal, call) and _is_worker(words, words_of(above))
                     ]
                     if len(leaders) == 1:
                         call, leader = leaders[0]
@@ -372,12 +376,15 @@ def _was_during(removal: _Removal, call: _Call) -> bool:
     return late_s <= _RESOLUTION_S and not _is_older(removal, call)
 
 
-def _is_worker(prefix: str, leader: str) -> bool:
-    """Whether the prefix of a message is that of a parallel worker: it has no user and client.
+def _words(prefix: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(prefix))
 
-    With %b in log_line_prefix it names the worker.
+
+def _is_worker(words: frozenset[str], above: frozenset[str]) -> bool:
+    """Whether a prefix with these words is that of a parallel worker: it has no user and client.
+
+    ``above`` are the words of its leader's prefix. With %b in log_line_prefix it names the worker.
     """
-    words, above = (set(_WORD.findall(text)) for text in (prefix, leader))
     return {"parallel", "worker"} <= words or words < above
 
 
