@@ -362,3 +362,27 @@ def test_rows_as_programs_print_them(plan_of, language, around):
 def test_rows_that_a_terminal_wrapped_lose_no_digits(plan_of, language):
     with pytest.raises(EvidenceDamaged):
         plan_of(PRINTED[language].replace("write=930.000", "write=93\n0.000"))
+
+
+YAML = """\
+- Plan:
+    Node Type: "Sort"
+    Actual Rows: 9
+    Actual Loops: 1
+    Temp Read Blocks: 30
+    Temp Written Blocks: 40
+    Temp I/O Read Time: 7.000
+    Temp I/O Write Time: 14.250
+  Execution Time: 95.0
+"""
+
+
+@cases("changed", [
+    YAML.replace("14.250", "1\n4.250"),
+    YAML.replace("14.250", "14.250\n[...]"),
+    f"{YAML}(1 row)\n\ndb=# execute slow;\n{YAML}",
+])  # fmt: skip
+def test_text_between_lines_of_yaml_ends_no_plan(plan_of, changed):
+    assert plan_of(f"{YAML}(1 row)\n").writes.total_ns == 14_250_000
+    with pytest.raises(EvidenceDamaged):
+        plan_of(changed)

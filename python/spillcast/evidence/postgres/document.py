@@ -83,6 +83,8 @@ _SPACED = re.compile(r"(?<!Full)(?<!Pre)-")
 _YAML_LINE = re.compile(
     r" *+(?:- )?(?:\w[\w./ -]*:(?: |$))?(?:\"(?:[^\"\\]|\\.)*\"|-?[\d.]+|true|false|) *"
 )
+#: Lines of a plan, as opposed to other YAML below it.
+_YAML_FIGURES = re.compile(r" +(?:- )?(?:Node Type|Actual Loops|Temp \w+ Blocks|Execution Time):")
 _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
@@ -138,7 +140,10 @@ def documents_of(text: str) -> list[dict[str, Any]]:
             cut = EvidenceDamaged("cut or damaged: a plan in XML without its end")
     if not documents and "Node Type:" in text and (match := _YAML.search(text)):
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
-        documents = _plans_of(_block(lines, 0)[0])
+        value, end = _block(lines, 0)
+        if any(map(_YAML_FIGURES.match, lines[end:])):
+            raise damaged("text between lines of YAML: remove it, or give one plan at a time")
+        documents = _plans_of(value)
     lines = text.split("\n")
     if not documents:
         documents = documents_of_text(lines) or _nodes_alone(text)
