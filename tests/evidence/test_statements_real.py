@@ -97,20 +97,26 @@ def forecast_and_run(server, tmp_path, query, before):
 @pytest.mark.parametrize("name", RUNS)
 def test_a_forecast_is_correct_or_refused(server, tmp_path, name):
     query, before = RUNS[name]
-    result, measured_s = forecast_and_run(server, tmp_path, query, before)
-    assert result.returncode in (0, 3), result.stderr
-    document = json.loads(result.stdout)
-    if document.get("refused_code") == "times-contradictory":
-        return
-    assert document["statement"]["query"] == query
-    if document["refused"] is not None:
-        assert "how many shared it is not known" in document["refused"]
-        return
-    known = name == "one process" and server.info.server_version >= 180_000
-    codes = {warning["code"] for warning in document["warnings"]}
-    assert ("processes" in codes) == (not known)
-    low_s, high_s = document["interval_s"]
-    assert low_s <= measured_s <= high_s
+    misses = []
+    # A busy machine may disturb a run; a wrong forecast misses all three.
+    for _ in range(3):
+        result, measured_s = forecast_and_run(server, tmp_path, query, before)
+        assert result.returncode in (0, 3), result.stderr
+        document = json.loads(result.stdout)
+        if document.get("refused_code") == "times-contradictory":
+            return
+        assert document["statement"]["query"] == query
+        if document["refused"] is not None:
+            assert "how many shared it is not known" in document["refused"]
+            return
+        known = name == "one process" and server.info.server_version >= 180_000
+        codes = {warning["code"] for warning in document["warnings"]}
+        assert ("processes" in codes) == (not known)
+        low_s, high_s = document["interval_s"]
+        if low_s <= measured_s <= high_s:
+            return
+        misses.append((low_s, measured_s, high_s))
+    pytest.fail(f"bounds and measured times: {misses}")
 
 
 def test_an_exported_setting_shows_a_single_process(server, tmp_path):
