@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from cases import cases
+from cases import cases, nightly
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, InputError, NoTempIo, Refusal
 from spillcast.evidence.counts import OpCounts
@@ -304,10 +304,11 @@ def test_a_plan_without_times_has_bounds_or_uses_the_present_storage(tmp_path):
     assert "page cache" in slow.stdout
 
 
+@pytest.mark.parametrize("step", [3, *nightly(1)])
 @cases("text", [TEXT_PLAN, json.dumps([{"Plan": node("Sort", 1, 1)}], indent=1)])
-def test_a_plan_cut_anywhere_raises_only_input_errors(tmp_path, text):
+def test_a_plan_cut_anywhere_raises_only_input_errors(tmp_path, text, step):
     path = tmp_path / "plan.txt"
-    for end in range(0, len(text), 3):
+    for end in range(0, len(text), step):
         path.write_text(text[:end])
         with suppress(InputError, Refusal):
             assert read_plan(path).writes.count > 0

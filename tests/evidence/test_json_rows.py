@@ -13,9 +13,9 @@ from spillcast.evidence.recognise import recognise
 
 ROWS = [
     {"queryid": "77", "query": "select a", "calls": 4, "total_exec_time": 1002.0,
-     "temp_blks_read": 600, "temp_blks_written": 800},
+     "parallel_workers_launched": None, "temp_blks_read": 600, "temp_blks_written": 800},
     {"queryid": "78", "query": "select b", "calls": 2, "total_exec_time": 3.5,
-     "temp_blks_read": 0, "temp_blks_written": 0},
+     "parallel_workers_launched": 4, "temp_blks_read": 0, "temp_blks_written": 0},
 ]  # fmt: skip
 NAMES = list(ROWS[0])
 CELLS = [list(row.values()) for row in ROWS]
@@ -23,6 +23,13 @@ COLUMNS = {name: [row[name] for row in ROWS] for name in NAMES}
 #: There are equally many rows and columns, so that cells by row and by column have one shape.
 SQUARE = [{**ROWS[0], "queryid": str(number)} for number in range(len(NAMES))]
 FIELDS = [{"name": name, "type": "number"} for name in NAMES]
+
+
+def kind_of(cell):
+    """The name that the Data API of RDS gives to the type of a cell."""
+    kinds = {str: "stringValue", int: "longValue", float: "doubleValue"}
+    return kinds.get(type(cell), "isNull")
+
 
 SHAPES = {
     "rows": ROWS,
@@ -42,8 +49,7 @@ SHAPES = {
     "results": {"results": [{"columns": FIELDS, "items": ROWS}]},
     # The Data API of RDS names the type of each cell.
     "typed": {"columnMetadata": FIELDS, "records": [
-        [{"stringValue": cell} if isinstance(cell, str) else {"doubleValue": cell} for cell in row]
-        for row in CELLS
+        [{kind_of(cell): cell is None or cell} for cell in row] for row in CELLS
     ]},
 }  # fmt: skip
 
