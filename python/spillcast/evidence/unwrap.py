@@ -121,7 +121,7 @@ _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 
 
 def unwrapped(text: str, until: Callable[[str], object] = lambda _: False) -> str:
-    """The text without its wrappings, from the outermost to those below which ``until`` holds."""
+    """The text without its wrappings, removed from the outermost on until ``until`` holds."""
     lines = text.split("\n")
     if until(text) or max(map(len, lines)) > LINE_LENGTH_MAX:
         return text
