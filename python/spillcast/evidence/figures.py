@@ -14,6 +14,7 @@ from spillcast.errors import (
     ChoiceUnknown,
     EvidenceContradictory,
     EvidenceDamaged,
+    EvidenceIncomplete,
     EvidenceUnsuited,
     NoTempIo,
 )
@@ -171,7 +172,11 @@ def _moved(stated: StatedOps | None, operation_bytes: float | None) -> OpCounts:
     if stated is None:
         return OpCounts()
     count, moved_bytes = stated.count, stated.bytes
-    if None in (count, moved_bytes) and (count == moved_bytes or not operation_bytes):
+    if count is None and moved_bytes is None:
+        raise EvidenceIncomplete(
+            "operations without their count and bytes", "give one of them, such as reads=46450"
+        )
+    if None in (count, moved_bytes) and not operation_bytes:
         raise EvidenceContradictory(
             "a count of operations or their bytes without the other",
             "give the size of one, such as size=256K on the command line",

@@ -156,6 +156,7 @@ def test_bytes_with_an_operation_size_give_counts(tmp_path):
         ("figures:elapsed=9s", "no reads and writes"),
         ("figures:io=3s,reads=1,read-bytes=8K", "elapsed_s"),
         ("figures:elapsed=9s,reads=1", "bytes"),
+        ("figures:elapsed=9s,read-time=3s,writes=5,size=8K", "count and bytes"),
         ("figures:elapsed=9s,speed=1", "there is no such figure"),
         ("figures:elapsed=9s,reads=many,read-bytes=8K", "is not a number"),
         ("figures:elapsed=9s,io=3s,reads=8GB,size=8K", "is not a number"),
