@@ -24,7 +24,7 @@ def spill():
 threading.Thread(target=spill).start()
 ' "$1/later" &
     sleep 0.2
-    exec -a "$TITLE" sleep 0.5
+    exec -a "$TITLE" sleep 2
 )
 "#;
 
