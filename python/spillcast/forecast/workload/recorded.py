@@ -167,11 +167,11 @@ def _quality(recording: Recording, planned: Mapping[str, int]) -> Quality:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
+        contradictions=contradictions_of(recording, planned),
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,
         unrecognised=unrecognised(recording),
-        contradictions=contradictions_of(recording, planned),
         other_io_s=meta.other_io.total_s if large_other_io(meta) else None,
         wakings_seen=recording.work.wakings_seen,
         all_waits=meta.raw.whole,
