@@ -165,11 +165,8 @@ def logged_records(lines: Lines) -> Lines | None:
 
 def _have_several_origins(rows: list[dict[str, Any]]) -> bool:
     """Whether records are of several hosts, containers, files or processes."""
-    origins: dict[str, set[str]] = {}
-    for row in rows:
-        for name in filter(_ORIGIN.fullmatch, row):
-            origins.setdefault(name, set()).add(str(row[name]))
-    return any(len(values) > 1 for values in origins.values())
+    names = {name for row in rows for name in filter(_ORIGIN.fullmatch, row)}
+    return any(len({str(row[name]) for row in rows if name in row}) > 1 for name in names)
 
 
 def _json_records(text: str) -> list[dict[str, Any]]:

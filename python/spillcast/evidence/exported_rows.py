@@ -143,7 +143,9 @@ def stacked(lines: list[str]) -> list[str] | None:
     at_prompt = next((at for at in range(end, len(lines)) if lines[at].startswith("SQL>")), None)
     # Each page has the headings again.
     headings = {*names, *rules}
-    parts = _parts([line for line in lines[end:at_prompt] if line not in headings])
+    body = (line for line in lines[end:at_prompt] if line not in headings)
+    groups = groupby(body, lambda line: bool(line.strip()))
+    parts = [list(part) for has_text, part in groups if has_text]
     count = sum(1 for _ in takewhile(lambda part: len(part) % len(names) == 0, parts))
     if any(len(part) > 1 for part in parts[count:]):
         # A line is missing, or is blank because all of its columns are null.
@@ -171,9 +173,3 @@ def broken_xml(lines: list[str]) -> list[str] | None:
     # A single line of this length is not broken.
     is_broken = len(lines) - begin > len(whole) + _BROKEN_MIN
     return [*lines[:begin], *map("".join, whole)] if is_broken else None
-
-
-def _parts(lines: list[str]) -> list[list[str]]:
-    """The lines between blank lines."""
-    parts = groupby(lines, lambda line: bool(line.strip()))
-    return [list(part) for has_text, part in parts if has_text]

@@ -171,12 +171,7 @@ def marks(*weights: tuple[float, str]) -> Callable[[FileHead], float]:
 def columns(score: float, *groups: str) -> Callable[[FileHead], float]:
     """A score: ``score`` if a table has a column of each group of names."""
     wanted = [set(group.split()) for group in groups]
-
-    def score_of(sample: FileHead) -> float:
-        present = sample.columns
-        return score if all(group & present for group in wanted) else 0.0
-
-    return score_of
+    return lambda sample: score * all(group & sample.columns for group in wanted)
 
 
 def _report(

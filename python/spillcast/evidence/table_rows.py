@@ -126,12 +126,9 @@ def _is_row(row: Sequence[str], numeric: set[int]) -> bool:
     """
     cells = [row[at] for at in numeric if at < len(row) and row[at].strip() not in NULLS]
     if cells:
-        return 2 * sum(map(_is_words, cells)) <= len(cells)
+        words = [c for c in cells if _FIGURE.match(c) is None and any(map(str.isalpha, c))]
+        return 2 * len(words) <= len(cells)
     return not any(map(str.isalpha, row[0])) or any(map(_FIGURE.match, row))
-
-
-def _is_words(cell: str) -> bool:
-    return _FIGURE.match(cell) is None and any(map(str.isalpha, cell))
 
 
 def _has_rows(cells: Iterator[list[str]], width: int, numeric: set[int]) -> bool:

@@ -144,7 +144,7 @@ def _unpacked(path: Path) -> Iterator[tuple[IO[bytes], list[Opener]]]:
         content: IO[bytes] = stack.enter_context(path.open("rb"))
         layers: list[Opener] = []
         while content.seekable() and len(layers) < _LAYERS_MAX:
-            begin = _peeked(content)
+            begin: bytes = content.peek(_TAR_BYTES)  # type: ignore[attr-defined]
             is_tar = begin[_TAR_BYTES - len(_TAR) : _TAR_BYTES] == _TAR
             openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
             opener = _tar if is_tar else next(openers, None)
@@ -158,11 +158,6 @@ def _unpacked(path: Path) -> Iterator[tuple[IO[bytes], list[Opener]]]:
 
 def _gunzipped(file: Any) -> Any:
     return gzip.GzipFile(mode="rb", fileobj=file)
-
-
-def _peeked(file: IO[bytes]) -> bytes:
-    peeked: bytes = file.peek(_TAR_BYTES)  # type: ignore[attr-defined]
-    return peeked
 
 
 def _tar(file: IO[bytes]) -> IO[bytes]:

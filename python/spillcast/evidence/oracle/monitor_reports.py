@@ -325,6 +325,7 @@ def _of_views(
     sql_id: str, runs: Sequence[SpooledRow], lines: Sequence[SpooledRow]
 ) -> MonitoredExecution:
     """One execution; each of its parallel servers has its own rows in both views."""
+    by_line = ([_view_line(row) for row in rows] for rows in _grouped(lines, _LINE_ID).values())
     return MonitoredExecution(
         sql_id=sql_id,
         elapsed_s=_elapsed_s(runs),
@@ -332,9 +333,10 @@ def _of_views(
         cpu_s=_total(runs, "cpu_time") / 1e6,
         io_s=_total(runs, _IO_TIME) / 1e6,
         io={op: OpCounts(_total(runs, f"physical_{op}_requests")) for op in OPS},
+        # A line spills if it spills in any process.
         lines=[
-            _in_all_processes([_view_line(row) for row in rows])
-            for rows in _grouped(lines, _LINE_ID).values()
+            Line(each[0].operation, total_io(each), int(any(line.spills for line in each)))
+            for each in by_line
         ],
         status=next((s for row in runs if (s := row.get("status") or "DONE") != "DONE"), ""),
     )
@@ -361,11 +363,6 @@ def _view_line(row: SpooledRow) -> Line:
     names = ("workarea_max_tempseg", "workarea_tempseg")
     temp = [_integer(row.get(name)) for name in names if name in row]
     return Line(row.get("plan_operation") or "", io, max(temp, default=None))
-
-
-def _in_all_processes(lines: Sequence[Line]) -> Line:
-    """One line of the plan, summed over processes; it spills if it spills in any of them."""
-    return Line(lines[0].operation, total_io(lines), int(any(line.spills for line in lines)))
 
 
 def _total(rows: Sequence[SpooledRow], name: str) -> int:

@@ -90,6 +90,9 @@ class Calls(NamedTuple):
     disk: int
 
 
+_NO_CALLS = Calls(0, ZERO, ZERO, 0)
+
+
 class TkprofWaits(NamedTuple):
     """Waits for one event: their number, the longest and the total time (s)."""
 
@@ -139,26 +142,16 @@ class TkprofStatement:
         The figures are sums or means, depending on the release; the column disk shows which.
         """
         executions = max(1, self.captured or self.executions)
-        disk = self.disk or 0
+        disk = self.total.disk
         blocks = max((line.reads for line in self.lines), default=0)
         if disk and blocks:
             return min((1, executions), key=lambda times: abs(log(times * blocks / disk)))
         return 1 if self.sums_executions else executions
 
     @property
-    def all_calls(self) -> Calls | None:
-        """The totals of its calls; None if that line is missing."""
-        return self.calls.get("total")
-
-    @property
-    def elapsed(self) -> Number:
-        """Elapsed time of all calls; 0 if their totals are missing."""
-        return self.all_calls.elapsed if self.all_calls else ZERO
-
-    @property
-    def disk(self) -> int | None:
-        """Blocks that all calls read."""
-        return self.all_calls.disk if self.all_calls else None
+    def total(self) -> Calls:
+        """The totals of its calls; 0 if that line is missing."""
+        return self.calls.get("total", _NO_CALLS)
 
     @property
     def temp_blocks_max(self) -> int:
@@ -166,7 +159,7 @@ class TkprofStatement:
         others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
         blocks = sum(self.waits[event].number for event in others if _READS.fullmatch(event))
         reads = self.temp["read"].number if "read" in self.temp else 0
-        return max((self.disk or 0) - blocks, reads)
+        return max(self.total.disk - blocks, reads)
 
     @property
     def executions(self) -> int:
@@ -199,7 +192,8 @@ def read(path: Path, selection: Selection) -> Counts:
             )
         raise NoTempIo("no statement waited for temp files: it does not spill", HINT)
     items = [
-        SelectableRun(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling
+        SelectableRun(part, part.total.elapsed.value, part.sql_id, plan=part.plan)
+        for part in spilling
     ]
     section = select(items, selection)
     _check(section)
@@ -217,7 +211,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
         notes.append("the I/O of parallel servers is in traces of their own")
     if section.before_10g and section.temp:
         notes.append("up to release 9.2 waits for temp files are among all direct path I/O")
-    elapsed = section.elapsed
+    total, has_total = section.total, "total" in section.calls
     blocks = {"read": section.spilled.read_blocks, "write": section.spilled.written_blocks}
     moved = {op: count * section.runs for op, count in blocks.items()}
     counts = {
@@ -227,20 +221,20 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
     size_blocks: float = OPERATION_BLOCKS
     if not any(moved.values()):
         # The column disk limits the number of blocks that the calls read.
-        if section.disk and counts["read"]:
+        if total.disk and counts["read"]:
             size_blocks = min(size_blocks, section.temp_blocks_max / counts["read"])
         is_lost = is_flat(section.lines)
         why = "row sources lost their indentation" if is_lost else "no row source has temp blocks"
         notes.append(f"{why}: each I/O is assumed to move {size_blocks:.3g}")
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
     totals = {op: (counts[op], blocks_of[op] * selection.block_bytes) for op in OPS}
-    elapsed_s, busy_s, unknown, subject = elapsed.value, None, "", None
-    if section.all_calls is None:
+    elapsed_s, busy_s, unknown, subject = total.elapsed.value, None, "", None
+    if not has_total:
         unknown = "the line with the totals of its calls is missing"
     elif _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
         sessions_text = f"{sessions} sessions" if sessions else "several sessions"
-        unknown = f"its {format_duration(elapsed.value)} are the sum over {sessions_text}"
+        unknown = f"its {format_duration(total.elapsed.value)} are the sum over {sessions_text}"
         notes.append("the elapsed time is that of the coordinator of several sessions")
     elif section.executions > 1:
         subject = f"all {section.executions:,} executions"
@@ -250,7 +244,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
         engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
-        cpu_s=section.all_calls.cpu.value if section.all_calls else None,
+        cpu_s=total.cpu.value if has_total else None,
         busy_s=busy_s,
         statement=CountedStatement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
         subject=subject,
@@ -261,8 +255,8 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
 def _times(section: TkprofStatement, counts: dict[str, int]) -> TempTimes:
     """The times of waits. Blocks without waits took at most the remaining time of the calls."""
     listed = {op: waits.total for op, waits in section.temp.items()}
-    times, calls = printed_times(listed.get("read"), listed.get("write")), section.all_calls
-    if calls is None or all(op in listed or not counts[op] for op in OPS):
+    times, calls = printed_times(listed.get("read"), listed.get("write")), section.total
+    if calls is _NO_CALLS or all(op in listed or not counts[op] for op in OPS):
         return times
     others_s = sum(waits.total.value for waits in section.waits.values())
     rounding_s = calls.elapsed.high - calls.elapsed.value
@@ -285,7 +279,7 @@ def _several_sessions(section: TkprofStatement, sessions: int | None) -> bool:
 
 def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
     """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum over its servers."""
-    total_s, waits = section.elapsed.value, section.waits.get(_COORDINATOR_WAITS)
+    total_s, waits = section.total.elapsed.value, section.waits.get(_COORDINATOR_WAITS)
     waited_s = waits.total.value if waits else 0.0
     for call in ("fetch", "execute"):
         elapsed_s = section.calls[call].elapsed.value if call in section.calls else 0.0
@@ -297,7 +291,8 @@ def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
 def _check(section: TkprofStatement) -> None:
     """InputError for figures that contradict each other."""
     checks = []
-    if (disk := section.disk) is not None:
+    if "total" in section.calls:
+        disk = section.total.disk
         read = section.spilled.read_blocks * section.runs
         words = f"{read:,} temp blocks read by row sources"
         disk_words = f"{disk:,} blocks in the column disk"

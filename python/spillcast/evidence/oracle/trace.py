@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from spillcast import _core
 from spillcast.errors import (
@@ -23,6 +23,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import format_duration, parse_duration_s
 
+T = TypeVar("T")
 Progress = Callable[[int], None]
 #: The tables of a trace's rows, in the order in which the reader returns them.
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
@@ -313,16 +314,10 @@ def profile_traces(
     InputError without trace lines, and for a file that cannot be read.
     """
 
-    def read(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, options)
-        with failures_as_errors():
-            return run_interruptibly(
-                lambda: reader.profile(list(by), calls=calls, quantiles=list(quantiles.items())),
-                reader.cancel,
-                watch,
-            )
+    def profile(reader: _core.TraceReader) -> Read:
+        return reader.profile(list(by), calls=calls, quantiles=list(quantiles.items()))
 
-    traces = read_once(paths, read)
+    traces = read_once(paths, lambda kept: run_reader(kept, options, profile))
     traces.check(options.chosen)
     return traces
 
@@ -358,6 +353,15 @@ def open_reader(
     return reader, lambda: on_progress(reader.progress())
 
 
+def run_reader(
+    paths: Sequence[Path], options: TraceOptions, read: Callable[[_core.TraceReader], T]
+) -> T:
+    """What ``read`` returns for the reader of some traces; Ctrl-C ends it. InputErrors as above."""
+    reader, watch = open_reader(paths, options)
+    with failures_as_errors():
+        return run_interruptibly(lambda: read(reader), reader.cancel, watch)
+
+
 def _check_whole(path: Path, head: str) -> None:
     """InputError if the beginning of a trace repeats lines, lacks some, or has old times."""
     if _repeats_first_lines(head):
@@ -379,9 +383,8 @@ def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int,
     """
     if pipe := next(filter(Path.is_fifo, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
-    reader, _ = open_reader(paths, TraceOptions(lenient=options.lenient))
-    with failures_as_errors():
-        _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
+    lenient = TraceOptions(lenient=options.lenient)
+    _, facts = run_reader(paths, lenient, lambda reader: reader.profile([]))
     sessions = [session for file in facts["files"] for session in file["sessions"]]
     timed = [session for session in sessions if session["first_tim_us"] is not None]
     first_us = min((session["first_tim_us"] for session in timed), default=0)
@@ -421,9 +424,7 @@ def _tim_us(
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> Traces:
     """Calls ``take`` with each batch of rows: a table for each of TABLES. InputErrors as Traces."""
-    reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
-    with failures_as_errors():
-        facts = run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    facts = run_reader(paths, TraceOptions(lenient=lenient), lambda reader: reader.rows(take))
     return Traces(list(paths), [], facts["files"])
 
 
@@ -439,7 +440,6 @@ def spool_traces(
     """
 
     def spool(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, options)
         writers: dict[str, _core.ParquetWriter] = {}
 
         def take(*tables: _core.Table) -> None:
@@ -449,14 +449,10 @@ def spool_traces(
                 writers[name].write(table)
 
         try:
-            with failures_as_errors():
-                facts = run_interruptibly(
-                    lambda: reader.rows(take, columns=columns), reader.cancel, watch
-                )
+            return [], run_reader(kept, options, lambda reader: reader.rows(take, columns=columns))
         finally:
             for writer in writers.values():
                 writer.close()
-        return [], facts
 
     traces = read_once(paths, spool)
     traces.check(options.chosen)

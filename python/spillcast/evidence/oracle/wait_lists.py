@@ -117,7 +117,8 @@ def wait_lists(tables: Sequence[ReportTable]) -> Iterator[WaitList]:
     """
     views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[EventWaits]]]] = {}
     for table in tables:
-        rows = list(_rows(table))
+        # Of a cell with two values, such as a time and a percentage, only the first counts.
+        rows = [{name: cell.split("  ")[0] for name, cell in row.items()} for row in table.rows]
         if (columns := _wait_columns(table, rows)) is None:
             continue
         table.check_distinct(columns.event, columns.count, columns.total, columns.mean)
@@ -172,12 +173,6 @@ def _of_buckets(waits: Sequence[EventWaits]) -> list[EventWaits]:
     return list(by_event.values())
 
 
-def _rows(table: ReportTable) -> Iterator[ReportRow]:
-    """The rows; of a cell with two values, such as a time and a percentage, only the first."""
-    for row in table.rows:
-        yield {name: cell.split("  ")[0] for name, cell in row.items()}
-
-
 def _without_total(waits: Sequence[EventWaits]) -> WaitList:
     """The list without its last row if that is the sum of the others, as in profiles of traces."""
     if len(waits) < 3 or is_like(waits[-1].event, TEMP_EVENTS):
@@ -226,7 +221,14 @@ def _named_columns(table: ReportTable, event: str, share: str | None) -> WaitCol
     if bucket is not None and _BUCKET_COUNT in names:
         return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))
     measured = ReportTable([name for name in names if not _PERCENTAGE.search(name)])
-    whole = ReportTable([name for name in measured.names if _is_total(name)])
+    # Without a known unit, a time of a view is no total.
+    whole = ReportTable(
+        [
+            name
+            for name in measured.names
+            if _NO_TOTAL.search(name) is None and ("time_wait" not in name or _unit_s(name, 0.0))
+        ]
+    )
     totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
     total = next(filter(None, map(whole.named, totals)), _DELTA if _DELTA in names else None)
     # A title directly above the heading becomes a part of the names.
@@ -263,12 +265,6 @@ def _error(rows: Sequence[ReportRow], columns: WaitColumns) -> float:
     """The error (s) of counts times means, which selects one of several columns that fit."""
     waits = filter(None, (_wait(row, columns) for row in rows))
     return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
-
-
-def _is_total(name: str) -> bool:
-    """Whether a column may be a total; one of a view is none if its unit is unknown."""
-    has_unit = "time_wait" not in name or any(part.search(name) for part, _ in _UNITS_S)
-    return has_unit and _NO_TOTAL.search(name) is None
 
 
 def _unit_s(name: str, otherwise: float) -> float:

@@ -166,12 +166,11 @@ def total_checks(row: Mapping[str, Any]) -> Iterator[FigureCheck]:
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not amount(mean, "mean_exec_time"):
         return
-    mean_ms, total_ms = (_rounded(time) for time in (mean, total))
+    mean_ms, total_ms = (
+        time if isinstance(time, Number) else rounded_number(str(time)) or ZERO
+        for time in (mean, total)
+    )
     calls_words = f"{calls} calls of {mean_ms.value:.10g} ms"
     total_words = f"a total of {total_ms.value:.10g} ms"
     product = mean_ms * amount(calls, "calls")
     yield FigureCheck("count-mean-total", product, calls_words, total_ms, total_words)
-
-
-def _rounded(time: Any) -> Number:
-    return time if isinstance(time, Number) else rounded_number(str(time)) or ZERO

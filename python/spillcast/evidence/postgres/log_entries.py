@@ -220,7 +220,10 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
             entry, below, is_below = new, [], False
             head = line if isinstance(line, str) else ""
             entry.at = entry.at or at
-        elif isinstance(line, str) and _is_of_other(line, head):
+        elif line == _BETWEEN_MATCHES:
+            pass
+        elif isinstance(line, str) and len({program_of(head), program_of(line)} - {None}) > 1:
+            # Another program writes to the same log.
             pass
         elif isinstance(line, str) and entry and has_room:
             # Removes the prefixes of shipper and server.
@@ -234,11 +237,6 @@ def _entries(lines: Iterator[str]) -> Iterator[LogEntry]:
                 (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
-
-
-def _is_of_other(line: str, head: str) -> bool:
-    """Whether a line is of another program in the same log than a message's first, or of grep."""
-    return line == _BETWEEN_MATCHES or len({program_of(head), program_of(line)} - {None}) > 1
 
 
 def _without_prefix(line: str, head: str) -> str:

@@ -79,7 +79,9 @@ def _documents_of(lines: list[str]) -> list[dict[str, Any]]:
         is_abridged = is_open and LINES_LEFT_OUT.match(line) is not None
         if node is None:
             bare = bare_node_of(line, is_first=not is_open)
-            node = bare if is_open or (bare and _has_detail(line, below)) else None
+            # A detail of the node, which is further right, proves that it is one.
+            has_detail = _indent(below) > _indent(line) and "->" not in below and is_read(below)
+            node = bare if is_open or has_detail else None
             is_abridged |= node is not None
         is_child = is_open and node is not None and plans[-1].has_child(node[0], above)
         if node is not None and not is_child and (not is_open or not node[1]):
@@ -276,11 +278,6 @@ class _Words:
 
 def _words(text: str) -> set[str]:
     return {word.strip(".,;:") for word in text.split()}
-
-
-def _has_detail(line: str, below: str) -> bool:
-    """Whether the line below is a detail of a node, which is further right."""
-    return _indent(below) > _indent(line) and "->" not in below and is_read(below)
 
 
 def _indent(line: str) -> int:
