@@ -79,6 +79,6 @@ def test_calibration_and_verification_use_different_queries():
     labs = [lab_of(engine.name) for engine in engines("lab")]
     for lab in (lab for lab in labs if hasattr(lab, "calibrating")):
         verified = {" ".join(item.sql.split()) for item in lab.verified(1)}
-        names = [item.name for item in lab.calibrating()]
-        assert verified.isdisjoint(" ".join(item.sql.split()) for item in lab.calibrating())
+        names = [item.name for item in lab.calibrating]
+        assert verified.isdisjoint(" ".join(item.sql.split()) for item in lab.calibrating)
         assert len(set(names)) == len(names) >= 3

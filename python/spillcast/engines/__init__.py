@@ -213,10 +213,8 @@ class Calibrates(Lab, Protocol):
 
     #: Whether the CPU time before a write depends on how long writes take.
     compresses_writes: ClassVar[bool]
-
-    @staticmethod
-    def calibrating() -> "Sequence[LabQuery]":
-        """Small queries that spill, on one table; none of them is in ``verified``."""
+    #: Small queries that spill, on one table; none of them is in ``verified``.
+    calibrating: ClassVar[Sequence[LabQuery]]
 
 
 @dataclass(frozen=True)

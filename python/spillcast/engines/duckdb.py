@@ -100,6 +100,7 @@ class DuckDbLab(Calibrates, RunsSql):
     engine: ClassVar[str] = "duckdb"
     demo: ClassVar[LabQuery] = DEMO
     compresses_writes: ClassVar[bool] = True
+    calibrating: ClassVar[Sequence[LabQuery]] = CALIBRATION_QUERIES
     #: The command-line client that runs queries; None for the library of this interpreter.
     _program: Path | None = None
 
@@ -134,11 +135,6 @@ class DuckDbLab(Calibrates, RunsSql):
             LabQuery("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
             LabQuery("window", WINDOW, 3_000_000, "50MB", threads),
         )
-
-    @staticmethod
-    def calibrating() -> Sequence[LabQuery]:
-        """The queries that measure a machine."""
-        return CALIBRATION_QUERIES
 
     @classmethod
     def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:  # noqa: ARG003

@@ -24,24 +24,18 @@ MINUTES_MAX = 60 * 24 * 366
 INTERVAL_S_MAX = 3600
 #: The approximate time for which the session is traced and its statistics are sampled.
 TRACE_S = 60
+_OF_SAMPLES = (
+    "(session_id = {0} and session_serial# = {1}\n"
+    "        or qc_session_id = {0} and qc_session_serial# = {1})"
+)
+_OF_SAMPLER = "(s.sid = {0} and s.serial# = {1} or x.qcsid = {0})"
 #: For each placeholder of the script: the prefix of ``sql_id``, the condition on a session (SID,
 #: serial number), and the operator that joins both. Parallel workers belong to the session that
 #: coordinates them, but use temp space in their own sessions, which run the same statement.
 _CONDITIONS = (
-    (
-        "ash_where",
-        "",
-        "(session_id = {0} and session_serial# = {1}\n"
-        "        or qc_session_id = {0} and qc_session_serial# = {1})",
-        "\n   and ",
-    ),
+    ("ash_where", "", _OF_SAMPLES, "\n   and "),
     ("workareas_where", "a.", "(a.sid = {0} or a.qcsid = {0})", "\n   and "),
-    (
-        "sampler_where",
-        "s.",
-        "(s.sid = {0} and s.serial# = {1} or x.qcsid = {0})",
-        "\n              and ",
-    ),
+    ("sampler_where", "s.", _OF_SAMPLER, "\n              and "),
     ("temp_where", "s.", "s.sid = {0} and s.serial# = {1}", "\n    or "),
 )
 

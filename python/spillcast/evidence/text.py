@@ -371,7 +371,10 @@ def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
     copies = list[Repeated]()
     by_head: dict[bytes, list[Path]] = {}
     for path in paths:
-        if len(head := _head(path)) < _HEAD_BYTES:
+        head = b""
+        with suppress(OSError), path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+        if len(head) < _HEAD_BYTES:
             continue
         longer = by_head.setdefault(head, [])
         if (whole := next((other for other in longer if _is_start(path, other)), None)) is not None:
@@ -383,13 +386,6 @@ def _early_copies(paths: Sequence[Path]) -> list[Repeated]:
 
 #: A shorter file does not count as a copy of the beginning of another.
 _HEAD_BYTES = 1024
-
-
-def _head(path: Path) -> bytes:
-    """The first bytes of a file; empty if it cannot be read."""
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(_HEAD_BYTES)
-    return b""
 
 
 def _is_start(path: Path, whole: Path) -> bool:

@@ -255,7 +255,7 @@ def _opened(
     for engine in engines("lab"):
         try:
             labs = lab_of(engine.name).calibrators(workdir, server if engine.server else None)
-            opened += [_Measured(engine, lab, lab.calibrating()[:queries]) for lab in labs]
+            opened += [_Measured(engine, lab, lab.calibrating[:queries]) for lab in labs]
         except InputError as error:
             if server is not None and engine.server:
                 raise

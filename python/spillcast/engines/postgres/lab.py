@@ -158,6 +158,7 @@ class PostgresLab(Calibrates, Explains):
     engine: ClassVar[str] = "postgres"
     demo: ClassVar[LabQuery] = DEMO
     compresses_writes: ClassVar[bool] = False
+    calibrating: ClassVar[Sequence[LabQuery]] = CALIBRATION_QUERIES
     settings: ClassVar[Mapping[str, object]] = SETTINGS
 
     def __init__(self, workdir: Path, installation: Installation | None = None) -> None:
@@ -177,11 +178,6 @@ class PostgresLab(Calibrates, Explains):
             _workload("count distinct", COUNT_DISTINCT, 300_000, {}, threads),
             _workload("window", WINDOW, 220_000, {}, threads),
         )
-
-    @staticmethod
-    def calibrating() -> Sequence[LabQuery]:
-        """The queries that measure a machine."""
-        return CALIBRATION_QUERIES
 
     @classmethod
     def calibrators(cls, workdir: Path, server: str | None) -> Sequence[Calibrates]:

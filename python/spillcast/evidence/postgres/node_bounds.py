@@ -416,11 +416,6 @@ def _recursion(node: Node, memory: WorkMem) -> BlockBounds:
     return BlockBounds(0.0, most, least / 2, most)
 
 
-def _work_table(node: Node, _memory: WorkMem) -> BlockBounds:
-    """A step of a recursion begins and ends in the middle of a block."""
-    return BlockBounds(reads_max=2 * node.loops, writes_max=2 * node.loops)
-
-
 _OF_KIND: Mapping[str, Callable[[Node, WorkMem], BlockBounds]] = {
     "Aggregate": _aggregate,
     "Function Scan": _store,
@@ -431,5 +426,6 @@ _OF_KIND: Mapping[str, Callable[[Node, WorkMem], BlockBounds]] = {
     "Sort": _sort,
     "Table Function Scan": _store,
     "WindowAgg": _window,
-    "WorkTable Scan": _work_table,
+    # A step of a recursion begins and ends in the middle of a block.
+    "WorkTable Scan": lambda node, _: BlockBounds(0.0, 2 * node.loops, 0.0, 2 * node.loops),
 }

@@ -320,7 +320,10 @@ def _node(
     values: Mapping[str, Any], processes: int, above: str, ctes: Mapping[str, TempIO], timed: TempIO
 ) -> Node:
     kind = values["Node Type"]
-    processes = _ran_in(values, processes)
+    # At most its loops and its parent's processes: a single process may run a part of Parallel
+    # Append, or an InitPlan. A pasted plan may lack the Gather above workers.
+    processes = max(processes, len(by_process(values)))
+    processes = min(processes, max(1, int(values.get("Actual Loops", processes) or 1)))
     below = _processes_below(values, processes)
     temp = _temp(values, timed)
     timed = temp if temp.total_s else timed
@@ -335,17 +338,6 @@ def _node(
         inside.append(producer)
     spread = _spread(values, processes)
     return Node(kind, values, temp, temp.less(inside), processes, spread, above, children)
-
-
-def _ran_in(values: Mapping[str, Any], processes: int) -> int:
-    """The number of processes that ran a node: at most its loops and its parent's processes.
-
-    A single process may run a part of Parallel Append, or an InitPlan. A pasted plan may lack the
-    Gather above workers.
-    """
-    processes = max(processes, len(by_process(values)))
-    loops = int(values.get("Actual Loops", processes) or 1)
-    return min(processes, max(1, loops))
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:

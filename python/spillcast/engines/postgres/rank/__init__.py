@@ -315,12 +315,12 @@ def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
         texts.setdefault(key, (None, masked_text(text) or None))
-    sizes = {
-        key: max(
-            sum(file.bytes for file in files.get(key, ())), _moved_bytes(all_plans.get(key, ()))
-        )
-        for key in texts
-    }
+    sizes = {}
+    for key in texts:
+        written = sum(file.bytes for file in files.get(key, ()))
+        # By plans: as if each call moved as many blocks as the largest.
+        blocks = list(map(_blocks, all_plans.get(key, ())))
+        sizes[key] = max(written, BLOCK_BYTES * len(blocks) * max(blocks, default=0))
     ranked = []
     for number, key in enumerate(sorted(texts, key=lambda statement: -sizes[statement])):
         memory = other_memory(texts[key][1])
@@ -450,11 +450,6 @@ def _all_plans(logs: Logs) -> dict[str, list[dict[str, Any]]]:
             key = normal(str(plan.get("Query Text", ""))) or f"\0{number}"
             by_key.setdefault(key, []).append(plan)
     return by_key
-
-
-def _moved_bytes(plans: Sequence[Mapping[str, Any]]) -> int:
-    """Temp bytes read and written, as if each call moved as much as the largest."""
-    return BLOCK_BYTES * len(plans) * max(map(_blocks, plans), default=0)
 
 
 def _blocks(plan: Mapping[str, Any]) -> int:
