@@ -19,7 +19,7 @@ from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import EarlierWork, RecordedQuery, SizedFile
 from spillcast.recording.record import KnownRun
 from spillcast.recording.schema import seconds_of, totals, within
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.tables import Table
 
 SLICES = 10

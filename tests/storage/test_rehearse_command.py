@@ -31,7 +31,7 @@ from spillcast.recording.recording import WrittenBytes
 from spillcast.storage.emulation import emulate
 from spillcast.storage.free_space import check_free_space
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.storage.rehearse import (
     LONGER_HINT,
     RUN_HINT,

@@ -233,7 +233,7 @@ def rehearse_recorded(
 ) -> None:
     """Rehearse a new recording on each directory; keep the results with it, or print a reason."""
     from spillcast.storage.free_space import check_free_space
-    from spillcast.storage.rehearsal import keep_rehearsal
+    from spillcast.storage.observed import keep_rehearsal
     from spillcast.workspace import workspace
 
     with workspace() as folder:

@@ -166,7 +166,7 @@ def list_storages(
 
     Example: spillcast storage list aws
     """
-    from spillcast.report.catalogue import catalogue_document, catalogue_page
+    from spillcast.report.storages import catalogue_document, catalogue_page
     from spillcast.storage.catalogue import matching
 
     listed = matching(pattern or "")
@@ -178,7 +178,7 @@ def managed() -> Answer:
 
     Example: spillcast storage managed
     """
-    from spillcast.report.catalogue import managed_document, managed_page
+    from spillcast.report.storages import managed_document, managed_page
     from spillcast.storage.catalogue import managed_databases
 
     services = managed_databases()
@@ -232,7 +232,7 @@ def compare(
 
     Example: spillcast storage compare disk.json nvme.json
     """
-    from spillcast.report.comparison import comparison_page
+    from spillcast.report.storages import comparison_page
     from spillcast.storage.description import compare as compare_storages
     from spillcast.storage.target import resolve_storage
 

@@ -22,7 +22,7 @@ from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.free_space import check_free_space
-from spillcast.storage.rehearsal import Rehearsal, kept_rehearsal
+from spillcast.storage.observed import Rehearsal, kept_rehearsal
 from spillcast.storage.target import (
     FORMS,
     can_probe,

@@ -27,7 +27,7 @@ from spillcast.recording.meta import CpuCache
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance
 from spillcast.storage.model import Estimate
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.tables import Table
 
 #: Relative error of the slope within a run: different work may follow longer waits.

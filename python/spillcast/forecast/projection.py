@@ -39,7 +39,7 @@ from spillcast.forecast.workload.load import (
 from spillcast.forecast.workload.threads import CpuDelays, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.storage.source import INSTANT, PROBE
 from spillcast.storage.storage import Storage
 

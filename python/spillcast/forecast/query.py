@@ -17,7 +17,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import RecordedPart
 from spillcast.recording.derived import parts_of, read_back, sample_of
 from spillcast.recording.meta import Meta
-from spillcast.storage.rehearsal import KEPT
+from spillcast.storage.observed import KEPT
 
 #: If a smaller share of the written bytes was read back, most reading is yet to come.
 UNREAD = 0.5

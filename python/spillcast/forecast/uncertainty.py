@@ -14,7 +14,7 @@ from spillcast.forecast.workload import Workload
 from spillcast.forecast.workload.load import Load, mean_latency_s, operations
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Limit
 

@@ -15,8 +15,17 @@ from spillcast.engines.queries import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.evidence.postgres.work_memory import NodeSpill, State, io_share, state_with
-from spillcast.forecast.work_memory.curve import Interpolated, MemoryCurve, MemoryRun, memory_run
-from spillcast.lab.memory_result import MemoryPoint, MemorySweep, SpillState, checked, turns_of
+from spillcast.lab.memory_result import (
+    Interpolated,
+    MemoryCurve,
+    MemoryPoint,
+    MemoryRun,
+    MemorySweep,
+    SpillState,
+    checked,
+    memory_run,
+    turns_of,
+)
 from spillcast.lab.run import (
     ExperimentProgress,
     least_disturbed,

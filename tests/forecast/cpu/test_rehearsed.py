@@ -13,7 +13,7 @@ from spillcast.forecast.workload.recorded import cpu_time, recorded_loads
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 
 US = 1_000
 SIZE = 8192

@@ -11,7 +11,7 @@ from cases import cases
 from spillcast.forecast.caveat import Caveat
 from spillcast.forecast.result import Forecast, Term
 from spillcast.forecast.work_memory import NOW, MemoryCell, cheapest
-from spillcast.forecast.work_memory.curve import MemoryCurve, MemoryRun
+from spillcast.lab.memory_result import MemoryCurve, MemoryRun
 from spillcast.report.work_memory import advice_text, memory_cells
 from spillcast.storage.interpolation import MeasuredCell
 from spillcast.units import format_duration, format_interval

@@ -8,7 +8,7 @@ import numpy as np
 from spillcast.columns import Floats
 from spillcast.storage import Storage
 from spillcast.storage.model import Estimate, Model
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 from spillcast.storage.source import INSTANT
 
 

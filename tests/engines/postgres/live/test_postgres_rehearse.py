@@ -13,7 +13,7 @@ from spillcast.engines.postgres.live import rehearse_postgres
 from spillcast.engines.sampler import Sampler
 from spillcast.errors import Refusal, TargetUnsuited
 from spillcast.recording import Recording
-from spillcast.storage.rehearsal import Rehearsal
+from spillcast.storage.observed import Rehearsal
 
 SETTINGS = ["work_mem=128kB", "max_parallel_workers_per_gather=0"]
 
