@@ -4,3 +4,5 @@
 #: sizes of I/Os, and the block that they are multiples of; data and memory of the synthetic sort.
 IO_SIZES_MIN, IO_SIZES_MAX, IO_BLOCK = "48K..1M", "48K..4M", "8K"
 SORT_DATA, SORT_MEMORY = "1G", "32M"
+#: The schema of the results of both sweeps, which have a ``kind``.
+SWEEP_SCHEMA = "spillcast.sweep/1"

@@ -21,6 +21,7 @@ from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.interval import DRAWS, MeasuredTerm, Uncertainty, direction, drawn_totals
 from spillcast.forecast.work_memory import MemoryAdvice, MemoryCell
 from spillcast.forecast.workload.recorded import recorded_loads, recorded_threads
+from spillcast.lab import SWEEP_SCHEMA
 from spillcast.recording import OPS, Recording
 from spillcast.stats import merged
 from spillcast.storage.interpolation import MeasuredCell
@@ -234,9 +235,6 @@ def _ops(recording: Recording) -> dict[str, MeasuredCell]:
     storage = observed(recording)
     groups = {op: tuple(group for group in storage.of(op) if group.count) for op in OPS}
     return {op: MeasuredCell(0, 0, of_op) for op, of_op in groups.items() if of_op}
-
-
-SWEEP_SCHEMA = "spillcast.sweep/1"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from spillcast.storage.description import Comparison, SpeedUp, StorageComparison
 from spillcast.tabular import Column, PrintedTable
 from spillcast.units import format_count, format_share, format_speedup
 
-_COLUMNS = (
+_CATALOGUE = (
     Column("catalogue:", "name"),
     Column("what it is", "what", spare=1),
     Column("8K read", "read_8k_s", "s"),
@@ -24,7 +24,7 @@ _COLUMNS = (
 
 def catalogue_page(rows: Sequence[CatalogueEntry]) -> Page:
     """A row for each storage: a random read, a sequential write, and the maximum rates."""
-    table = PrintedTable.of(_COLUMNS, list(map(_entry, rows)))
+    table = PrintedTable.of(_CATALOGUE, list(map(_entry_document, rows)))
     notes = [
         "  Latency of a single random read and a single sequential write; then the maximum rates "
         "of sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not "
@@ -62,10 +62,10 @@ def managed_document(services: Sequence[Managed]) -> dict[str, Any]:
 
 def catalogue_document(rows: Sequence[CatalogueEntry]) -> dict[str, Any]:
     """The document of the catalogue."""
-    return {"schema": "spillcast.catalogue/1", "storages": [_entry(row) for row in rows]}
+    return {"schema": "spillcast.catalogue/1", "storages": [_entry_document(row) for row in rows]}
 
 
-def _entry(row: CatalogueEntry) -> dict[str, Any]:
+def _entry_document(row: CatalogueEntry) -> dict[str, Any]:
     storage = row.storage()
     return {
         "name": row.name,
@@ -86,10 +86,10 @@ def _entry(row: CatalogueEntry) -> dict[str, Any]:
 EQUAL_RATIO_MAX, RANGE_RATIO_MIN = 1.05, 1.3
 #: Rows with a larger error are left out.
 ERROR_MAX = 0.5
-_SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
+_COMPARED = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
           Column("p99", None, "s", spare=2), Column("speed-up", None, "ratio"))  # fmt: skip
 #: Columns of CSV, which has a row for every size and storage, even if little is known of it.
-_DATA = (
+_COMPARED_DATA = (
     *("op", "size_class_bytes", "pattern", "storage", "p50_s", "mean_s", "p99_s", "speedup"),
     *("measured", "extrapolated", "error"),
 )
@@ -107,12 +107,14 @@ def comparison_page(comparison: Comparison) -> Page:
     patterns = len({row.pattern for row in rows}) > 1
     keys = [Column("op", None), Column("size", None, "bytes")]
     keys += [Column("pattern", None)] if patterns else []
-    lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
+    lines = [
+        _comparison_row(row, at, patterns) for row in rows for at in range(len(comparison.names))
+    ]
     parts: list[PagePart] = [
         Prose(legend, "   "),
-        PrintedTable([*keys, *_SHOWN], lines, grouped=len(keys)),
-        Prose(_notes(rows, len(comparison.rows) - len(rows))),
-        Prose([_sentence(comparison, at) for at in range(1, len(comparison.names))], "  "),
+        PrintedTable([*keys, *_COMPARED], lines, grouped=len(keys)),
+        Prose(_marks(rows, len(comparison.rows) - len(rows))),
+        Prose([_verdict(comparison, at) for at in range(1, len(comparison.names))], "  "),
     ]
     document = comparison.to_json()
     records = [
@@ -120,10 +122,10 @@ def comparison_page(comparison: Comparison) -> Page:
         for row in document["rows"]
         for storage, latency in zip(document["storages"], row["storages"], strict=True)
     ]
-    return Page(parts, PrintedTable.of_records(records, _DATA))
+    return Page(parts, PrintedTable.of_records(records, _COMPARED_DATA))
 
 
-def _line(row: StorageComparison, at: int, patterns: bool) -> list[Any]:
+def _comparison_row(row: StorageComparison, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
     if (latency := row.storages[at]) is None:
         return [*key, ascii_uppercase[at], None, None, None, None]
@@ -132,7 +134,7 @@ def _line(row: StorageComparison, at: int, patterns: bool) -> list[Any]:
     return [*key, ascii_uppercase[at] + mark, *times_s, latency.speedup if at else None]
 
 
-def _notes(rows: Sequence[StorageComparison], left_out: int) -> list[str]:
+def _marks(rows: Sequence[StorageComparison], left_out: int) -> list[str]:
     """The meaning of marks with their largest error, and the number of rows left out."""
     latencies = [latency for row in rows for latency in row.storages if latency is not None]
     unmeasured = [latency for latency in latencies if not latency.measured]
@@ -146,7 +148,7 @@ def _notes(rows: Sequence[StorageComparison], left_out: int) -> list[str]:
     return notes
 
 
-def _sentence(comparison: Comparison, at: int) -> str:
+def _verdict(comparison: Comparison, at: int) -> str:
     """``B reads 12.3 times faster and writes 1.5 times slower than A.``"""
     first, name = comparison.names[0], comparison.names[at]
     verdicts = comparison.verdicts[at - 1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.document import Note, key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
-from spillcast.lab import IO_BLOCK, IO_SIZES_MAX, IO_SIZES_MIN, SORT_DATA, SORT_MEMORY
+from spillcast.lab import IO_BLOCK, IO_SIZES_MAX, IO_SIZES_MIN, SORT_DATA, SORT_MEMORY, SWEEP_SCHEMA
 from spillcast.lab.io_size.spill import (
     IoSizeSetting,
     RecordedSpill,
@@ -32,7 +32,6 @@ from spillcast.units import parse_bytes
 if TYPE_CHECKING:
     from spillcast.tables import Table
 
-SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
 #: A wider interval, as a share of the best time, is a warning.
 WIDE = 0.5

@@ -17,8 +17,9 @@ from spillcast.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.gate import json_of, objects_in, reading, text_of
+from spillcast.lab import SWEEP_SCHEMA
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
-from spillcast.lab.io_size import SWEEP_SCHEMA, IoSizeSweep
+from spillcast.lab.io_size import IoSizeSweep
 from spillcast.lab.memory_result import MemorySweep
 from spillcast.profile.result import Profile
 from spillcast.profile.timeline import Timeline
