@@ -49,6 +49,12 @@ def test_a_wrapped_plan_is_complete_at_every_width(tmp_path, plan, above):
         assert plan is NARROW or counts.total_s == pytest.approx(2.5), width
 
 
+def test_plans_directly_below_each_other_are_two():
+    """The last line of each is the widest, and a terminal may have cut such a line."""
+    lines = [line for line in PLAN.splitlines() if "(cost=" in line]
+    assert len(documents_of_text([*lines, *lines])) == 2
+
+
 #: The lines of the processes' batches are the widest ones.
 BATCHES = """\
  Gather (actual rows=672830 loops=1)

@@ -186,7 +186,9 @@ def _begins_anew(line: str, below: str, above: str, *, is_continued: bool) -> bo
         return True
     if LINES_LEFT_OUT.match(line):
         return True
-    if _names_node(line, below) and not is_continued and not is_open(above):
+    # A terminal cuts a line that is not complete.
+    is_part = is_open(above) or (is_continued and not is_read(above))
+    if _names_node(line, below) and not is_part:
         return True
     # No expression continues with figures of a spill.
     return FIGURES.search(line) is not None and SKIPPED.match(above.lstrip()) is not None
