@@ -1,6 +1,7 @@
 """Rows of pg_stat_statements in JSON of clients, data frames and monitors, and in strings."""
 
 import json
+import re
 from contextlib import suppress
 
 import pytest
@@ -25,6 +26,12 @@ SQUARE = [{**ROWS[0], "queryid": str(number)} for number in range(len(NAMES))]
 FIELDS = [{"name": name, "type": "number"} for name in NAMES]
 
 
+def camel(name):
+    """A name as JavaScript and Java spell it."""
+    first, *words = name.split("_")
+    return first + "".join(map(str.title, words))
+
+
 def kind_of(cell):
     """The name that the Data API of RDS gives to the type of a cell."""
     kinds = {str: "stringValue", int: "longValue", float: "doubleValue"}
@@ -37,6 +44,8 @@ SHAPES = {
     "split": {"columns": NAMES, "index": [0, 1], "data": CELLS},
     "cells and fields": {"command": "SELECT", "fields": FIELDS, "rows": CELLS},
     "compact": {"meta": FIELDS, "data": CELLS, "rows": 2},
+    "heading": [NAMES, *CELLS],
+    "camel case": {"data": [{camel(name): cell for name, cell in row.items()} for row in ROWS]},
     "by column": COLUMNS,
     "frame by column": {n: dict(zip("01", cells, strict=True)) for n, cells in COLUMNS.items()},
     "frame by row": dict(zip("01", ROWS, strict=True)),
@@ -64,9 +73,10 @@ def test_every_shape_gives_the_same_rows(tmp_path, shape):
     assert rows == read_rows(plain)
 
 
-def test_rows_as_ruby_prints_them(rows_of):
+@cases("key", [r'"\1"=>', r":\1=>", r"\1: "])
+def test_rows_as_ruby_prints_them(rows_of, key):
     rows = [{**row, "toplevel": None} for row in ROWS]
-    printed = json.dumps(rows).replace('": ', '"=>').replace("null", "nil")
+    printed = re.sub(r'"(\w+)": ', key, json.dumps(rows)).replace("null", "nil")
     assert [row.blocks for row in rows_of(printed + "\n")] == [1400, 0]
 
 

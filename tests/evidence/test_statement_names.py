@@ -260,6 +260,9 @@ UNITS = {
     # Fractions of a block in each call.
     "calls,avg_s,temp_blks_read_per_call,temp_blks_written_per_call": "20,1.600,3199.98,6400.02",
     "calls,total_s,temp_blks_read,temp_blks_written,temp_read_ms": "20,32,64000,128000,64000",
+    "Calls,Total time (s),temp_blks_read,temp_blks_written": "20,32,64000,128000",
+    "Calls,Total Time (ms),Temp Blks Read,Temp Blks Written": "20,32000,64000,128000",
+    "calls,totalExecTime,tempBlksRead,tempBlksWritten": "20,32000,64000,128000",
 }
 
 

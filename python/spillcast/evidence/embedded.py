@@ -66,7 +66,8 @@ _TOKEN = re.compile(
     r"(?P<colon>\s*+(?::(?!:)|=>))?"
     r"|[{}]|\\.|(?://|--|(?<=\s)# )[^\n]*+|/\*.{,2000}?\*/|,(?=\s*+[\]}])|(?<=\d)_(?=\d)"
     r"|\b(?:datetime\.)?datetime\((?P<time>[\d, ]++)\)|\bDecimal\(['\"](?P<decimal>[\d.]++)['\"]\)"
-    r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|nil|undefined|True|False)\b",
+    r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)"
+    r"|(?<=[{,\s]):(?P<symbol>[A-Za-z_]\w*+)\s*+=>|\b(?:None|nil|undefined|True|False)\b",
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "nil": "null", "undefined": "null", "True": "true", "False": "false"}
@@ -326,6 +327,8 @@ class _Code:
         """Adds a token that is no string, as JSON spells it; a brace may end the record."""
         if (name := token["key"]) is not None:
             self._plain.append(f'"{name}"')
+        elif token["symbol"]:
+            self._plain += [f'"{token["symbol"]}"', ":"]
         elif token["time"] or token["decimal"]:
             self._plain.append(token["decimal"] or json.dumps(_time(token["time"])))
         elif token[0] == "{":

@@ -21,6 +21,13 @@ _VALUE = r"(\w[\w$#]*+) *+:(?: ++((?![|>\[{&*!#])[^#]*+))?"
 _ITEM, _FIELD = re.compile(rf"( *)- {_VALUE}"), re.compile(rf"( +){_VALUE}")
 #: A field of psql's expanded output, or the rest of its value.
 _BARRED = re.compile(r"\s*+(?:([a-z_]\w*+) *+)?[|│]")
+#: A column of statements as tempBlksRead or Temp Blks Read, in a heading or as a key of JSON.
+_SPELLED_COLUMN = re.compile(
+    r"(?:^(?=(?:[^|,;\t]*[|,;\t]){2}).*\b|\")[tT]emp ?Bl(?:oc)?ks ?(?:Read|Written)\b"
+)
+_SPELLED_KEY = re.compile(r'(?<!\\)"[A-Za-z]+(?: [A-Za-z]+)*"(?=\s*:)')
+#: The end of a word in a name, and the blank below it.
+_WORD_END = re.compile(r"(?<=[a-z])(?: (?=[A-Za-z(])|(?=[A-Z]))")
 _UNDERLINES = re.compile(r"\s*-+(?: +-+)*\s*")
 #: A conversion to a time or a literal of a time, without its quotes.
 _TIME_IN_SQL = re.compile(
@@ -87,6 +94,20 @@ def beside(lines: list[str]) -> list[str] | None:
     if rest or any(list(record) != names for record in ended):
         return None
     return [*others, *as_lines(names, [list(record.values()) for record in ended])]
+
+
+def spelled(lines: list[str]) -> list[str] | None:
+    """Rows of statements with tempBlksRead or Temp Blks Read as a name, which is temp_blks_read."""
+
+    def snake_case(text: str) -> str:
+        return _WORD_END.sub("_", text).lower()
+
+    at = next((at for at, line in enumerate(lines) if _SPELLED_COLUMN.search(line)), None)
+    if at is None:
+        return None
+    if _SPELLED_KEY.search(lines[at]):
+        return [_SPELLED_KEY.sub(lambda key: snake_case(key[0]), line) for line in lines]
+    return [*lines[:at], snake_case(lines[at]), *lines[at + 1 :]]
 
 
 def record_in_text(lines: list[str]) -> list[str] | None:

@@ -197,10 +197,14 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
     """The rows with known columns in a document of any shape.
 
-    A row is an object, or a list of cells in a table next to a list of its column names.
+    A row is an object, or a list of cells in a table below or next to a list of its column names.
     """
+    rows: Sequence[Any]
     if isinstance(value, list):
-        parts = value
+        parts, heading = value, value[0] if value and isinstance(value[0], list) else []
+        names, rows = _column_names(heading), value[1:]
+        is_table = all(isinstance(row, list) and len(row) == len(names) for row in rows)
+        rows = rows if names and is_table else []
     elif KNOWN_COLUMNS.search(" ".join(value)):
         # In a data frame each column has all of its cells, in a list or by the name of the row.
         cells = [list(part.values()) if isinstance(part, dict) else part for part in value.values()]
@@ -212,9 +216,8 @@ def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
         parts, lists = list(value.values()), list(_lists_in(value))
         names = next(filter(None, map(_column_names, lists)), [])
         rows = next(filter(None, (_table(part, len(names)) for part in lists)), [])
-        yield from (dict(zip(names, map(_plain_cell, row), strict=True)) for row in rows)
-        parts = [] if rows else parts
-    for part in parts:
+    yield from (dict(zip(names, map(_plain_cell, row), strict=True)) for row in rows)
+    for part in () if rows else parts:
         if isinstance(part, dict | list):
             yield from _known_rows(part)
 

@@ -326,7 +326,8 @@ def _indentation(lines: Lines) -> Lines:
 
 
 _EXPORTS = (
-    *(exported_rows.inserts, exported_rows.beside, exported_rows.listed),
+    *(exported_rows.spelled, exported_rows.inserts),
+    *(exported_rows.beside, exported_rows.listed),
     exported_rows.stacked,
 )
 #: The functions in the order of trial. Special tables precede general ones. Loggers are last,

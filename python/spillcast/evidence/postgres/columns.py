@@ -29,6 +29,7 @@ _BLOCKS = {"b": 1.0} | {
 #: Names of the statement's text, and how such a text begins.
 _TEXT_NAME = re.compile(r"query|sql|statement|stmt|^(?:left|substr(?:ing)?|regexp_replace)$")
 _TEXT = re.compile(r"\s*(?:--|/\*|[(<]|[^\W\d]\w*\s)")
+_BETWEEN_WORDS = re.compile(r"_?[\s()-]+")
 #: A query above its result, without one inside it, and how far from the beginning it ends. The
 #: parenthesis before a part of another query belongs to the match, that of COPY does not.
 _QUERY = re.compile(
@@ -87,8 +88,9 @@ def selected_columns(text: str) -> dict[str, str]:
 
 
 @lru_cache  # So rows share the texts of their names.
-def _lower(name: str) -> str:
-    return name.strip().lower()
+def _plain(name: str) -> str:
+    """The name in lower case, with its words and unit joined: total_time_ms for Total time (ms)."""
+    return _BETWEEN_WORDS.sub("_", name.strip().lower()).strip("_")
 
 
 def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> 
 
     ``columns`` are those that the export has under other names.
     """
-    row = {_lower(str(name)): value for name, value in row.items()}
+    row = {_plain(str(name)): value for name, value in row.items()}
     row = {columns.get(name, name): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     aliases = [(alias, name) for name in row if (alias := Alias.of(name)) is not None]
