@@ -1,9 +1,8 @@
-"""The nodes of a plan: temp blocks, processes and elapsed time of each; counts of their sums."""
+"""The nodes of a plan: temp blocks and processes of each; counts of their sums."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf
 from typing import Any, NamedTuple
 
 from spillcast.errors import TimesContradictory
@@ -39,22 +38,15 @@ WORKERS_MAX = 1024
 HASHED_ROW_BYTES = 20
 SIZES_NOTE = "a plan without BUFFERS: its sizes on disk give only bounds of temp I/O"
 #: Nodes that never write temp files.
-_NEVER_SPILLS = frozenset((
+NEVER_SPILLS = frozenset((
     "Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr", "Foreign Scan",
     "Gather", "Gather Merge", "Group", "Index Only Scan", "Index Scan", "Limit", "Memoize",
     "Merge Append", "Merge Join", "Nested Loop", "Result", "Sample Scan", "Seq Scan",
     "Subquery Scan", "Tid Scan", "Unique", "Values Scan",
 ))  # fmt: skip
-#: Nodes whose inputs run within them or in workers. Inputs of the nodes of forks and extensions may
-#: run on other servers or segments at the same time.
-_LOCAL = (_NEVER_SPILLS - {"Foreign Scan"}).union((
-    "Aggregate", "CTE Scan", "Delete", "Function Scan", "Hash", "Hash Join", "Incremental Sort",
-    "Insert", "LockRows", "Materialize", "ModifyTable", "ProjectSet", "Recursive Union", "SetOp",
-    "Sort", "Update", "WindowAgg",
-))  # fmt: skip
 GATHERS = frozenset(("Gather", "Gather Merge"))
 #: The maximum of temp blocks, and of milliseconds: 73 TB and 104 days.
-_TEMP_MAX = COUNT_MAX // 1_000_000
+TEMP_MAX = COUNT_MAX // 1_000_000
 
 
 class TempIO(NamedTuple):
@@ -175,7 +167,7 @@ class Node:
     @property
     def is_abridged(self) -> bool:
         """Whether it has temp I/O that must belong to child nodes that are left out."""
-        return self.temp.blocks > 0 and (self.kind in _NEVER_SPILLS or self._sorted_in_memory)
+        return self.temp.blocks > 0 and (self.kind in NEVER_SPILLS or self._sorted_in_memory)
 
     @property
     def _sorted_in_memory(self) -> bool:
@@ -195,7 +187,7 @@ class Node:
         is_leaf = self.kind.endswith(("Result", "Scan")) and self.kind != "Subquery Scan"
         inputs_min = 0 if is_leaf else 1 + self.kind.endswith(("Join", "Loop"))
         has_inputs = len(self.children) >= inputs_min and self._holds_parts
-        return has_inputs and (fits or self.kind in (*_NEVER_SPILLS, "Hash Join"))
+        return has_inputs and (fits or self.kind in (*NEVER_SPILLS, "Hash Join"))
 
     @property
     def _holds_parts(self) -> bool:
@@ -324,7 +316,7 @@ def _node(
     # Append, or an InitPlan. A pasted plan may lack the Gather above workers.
     processes = max(processes, len(by_process(values)))
     processes = min(processes, max(1, int(values.get("Actual Loops", processes) or 1)))
-    below = _processes_below(values, processes)
+    below = processes_below(values, processes)
     temp = _temp(values, timed)
     timed = temp if temp.total_s else timed
     children = [_node(plan, below, kind, ctes, timed) for plan in values.get("Plans", ())]
@@ -340,7 +332,7 @@ def _node(
     return Node(kind, values, temp, temp.less(inside), processes, spread, above, children)
 
 
-def _processes_below(values: Mapping[str, Any], processes: int) -> int:
+def processes_below(values: Mapping[str, Any], processes: int) -> int:
     """The processes of the nodes below: for a Gather, its workers and usually the leader."""
     if values["Node Type"] not in GATHERS:
         return processes
@@ -371,118 +363,16 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     return min(float(processes), sum(parts) / max(parts) * max(1.0, processes / shown))
 
 
-def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, float]:
-    """Bounds of the elapsed time of the nodes' work; ``weights`` are sums over all processes.
-
-    The work of a node takes its weight divided by its ``spread``. Parts of a Parallel Append run
-    in parallel, limited by the number of processes, or one after the other.
-    """
-    top_share = weights(top) / top.spread
-    parts = [elapsed_share(child, weights) for child in top.children]
-    upper = top_share + sum(part for _, part in parts)
-    if top.kind != "Append" or not top.values.get("Parallel Aware") or top.processes < 2:
-        return top_share + sum(part for part, _ in parts), upper
-    total = sum(weights(node) for child in top.children for node in child.walk())
-    lower = max(max((part for part, _ in parts), default=0.0), total / top.processes)
-    return top_share + min(lower, upper - top_share), upper
-
-
-def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
-    """The least time (s) that a process with temp I/O spent in nodes without temp I/O.
-
-    ``elapsed_s`` is the time of the run in which the nodes were timed; ``sharing`` is the number of
-    processes over which the temp I/O was spread. 0 if times of nodes exceed the run or their parent
-    node.
-    """
-    spilling = [node for node in top.walk() if node.all_temp.blocks]
-    # Workers of several Gathers may run at the same time.
-    workers = sum(_processes_below(node.values, 1) - 1 for node in spilling)
-    processes = max([1 + workers, *(node.processes for node in spilling)])
-    subplans_spill = any("Subplan Name" in node.values for node in spilling)
-    outside_s = _outside_s(top, subplans_spill=subplans_spill)
-    if outside_s > processes * elapsed_s:
-        return 0.0
-    # Processes without temp I/O may have spent all their time in such nodes.
-    return max(0.0, outside_s - (processes - sharing) * elapsed_s) / sharing
-
-
-def _outside_s(node: Node, *, subplans_spill: bool) -> float:
-    """Time (s) of subtrees and of single nodes without temp I/O, summed over the processes.
-
-    The time of a node includes that of the subplans that it executes; only buffers show whether it
-    includes their temp I/O. Infinite if a node ends before one of its children, or if nodes with
-    temp I/O are missing.
-    """
-    if not node.all_temp.blocks and _shows_no_temp(node, subplans_spill=subplans_spill):
-        return _time_s(node, -1)
-    if node.kind not in _LOCAL:
-        return 0.0
-    if not _holds_inputs(node) or node.is_abridged:
-        return inf
-    alone_s = 0.0
-    # A scan of a common table expression may include the time of nodes that are not its children.
-    is_alone = node.processes == 1 and node.kind not in (*GATHERS, "CTE Scan")
-    is_idle = _has_buffers(node) or (node.kind in _NEVER_SPILLS and not subplans_spill)
-    if is_alone and is_idle and not node.temp.blocks:
-        alone_s = max(0.0, _time_s(node, -1) - sum(_time_s(child, 1) for child in node.children))
-    return alone_s + sum(
-        _outside_s(child, subplans_spill=subplans_spill)
-        for child in node.children
-        if "Subplan Name" not in child.values or (child.all_temp.blocks > 0 and _has_buffers(child))
-    )
-
-
-def _shows_no_temp(node: Node, *, subplans_spill: bool) -> bool:
-    """Whether a node without counted temp I/O, and all below it, did no temp I/O."""
-    if _has_buffers(node) and not subplans_spill:
-        return True
-    kinds = {inner.kind for inner in node.walk()}
-    if subplans_spill:
-        # A scan of a common table expression may execute only a part of it that has no temp I/O.
-        return _has_buffers(node) and "CTE Scan" not in kinds
-    return kinds <= _NEVER_SPILLS
-
-
-def _holds_inputs(node: Node) -> bool:
-    """Whether the children of a node ran within it, or in the processes of a Gather.
-
-    Otherwise lines are missing, or their parent is wrong.
-    """
-    if node.kind in GATHERS:
-        runs = node.loops * _processes_below(node.values, 1)
-        return all(child.loops <= runs for child in node.inputs)
-    return sum(_time_s(child, -1) for child in node.inputs) <= _time_s(node, +1)
-
-
-def _time_s(node: Node, sign: int) -> float:
-    """The time (s) of all executions: a lower bound for a ``sign`` of -1, an upper one for +1."""
-    once_ms: float = node.values.get("Actual Total Time", 0.0)
-    # PostgreSQL prints three decimals; people and tools may round further.
-    decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
-    return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * node.loops / 1e3
-
-
-def _has_buffers(node: Node) -> bool:
-    """Whether the temp I/O of a node was counted, not left out or derived from sizes on disk."""
-    return any(name.startswith("Shared ") for name in node.values)
-
-
 def _temp(values: Mapping[str, Any], timed: TempIO = _NO_TEMP) -> TempIO:
     """Temp I/O; without times as fast as that of the ``timed`` node above, as in abridged plans."""
-    read, written = (whole(values.get(name, 0), name, _TEMP_MAX) for name in TEMP_BLOCKS)
+    read, written = (whole(values.get(name, 0), name, TEMP_MAX) for name in TEMP_BLOCKS)
     # A text plan omits both times of 0 and times that were not measured.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
-    read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
+    read_s, write_s = (amount(values.get(name) or 0.0, name, TEMP_MAX) / 1e3 for name in times)
     if not read_s + write_s:
         read_s = timed.read_s * read / max(1, timed.read)
         write_s = timed.write_s * written / max(1, timed.written)
     return TempIO(read, written, read_s, write_s)
-
-
-def shared_read_s(values: Mapping[str, Any]) -> float:
-    """Time (s) of reads of tables and indexes, up to version 16 including temp tables."""
-    ms = values.get("Shared I/O Read Time", values.get("I/O Read Time", 0.0))
-    return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3
 
 
 def all_nodes(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -13,7 +13,7 @@ from spillcast.errors import (
     Refusal,
     TimesContradictory,
 )
-from spillcast.evidence.counts import Bounds, Counts, feasible_processes
+from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.numbers import FigureCheck, amount, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES, TEMP_BLOCKS
 from spillcast.evidence.postgres.document import (
@@ -24,15 +24,17 @@ from spillcast.evidence.postgres.document import (
     none_spilled,
     read_documents,
 )
+from spillcast.evidence.postgres.node_times import (
+    data_read_s,
+    least_outside_s,
+    sharing_processes,
+)
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
     by_process,
     counts_of_blocks,
-    elapsed_share,
-    least_outside_s,
     nodes_of,
-    shared_read_s,
     sorts_kib,
 )
 from spillcast.evidence.postgres.sizes import bounded_by_sizes, uncounted
@@ -194,16 +196,16 @@ def counts_of_plan(
             raise EvidenceIncomplete(CUT)
         if not temp.blocks:
             raise NoTempIo(f"this query does not spill: {_no_temp_reason(top)}")
-        shared = _shared(top)
+        shared = sharing_processes(top)
         if temp.total_s and plan_s:
-            widest = replace(shared, upper=_shared(top, evenly=True).upper)
+            widest = replace(shared, upper=sharing_processes(top, evenly=True).upper)
             try:
                 lower = feasible_processes(widest, plan_s, temp.total_s).lower
             except Refusal as refusal:
                 raise TimesContradictory(str(refusal), _SPLIT) from refusal
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         plan_settings = document.get("Settings", {})
-        data_read_s = _data_read_s(top, plan_s)
+        read_s = data_read_s(top, plan_s)
         # The times of nodes do not apply to the elapsed time of another run.
         is_bounded = not (elapsed_s or temp.total_s)
         outside_s = least_outside_s(top, plan_s, shared.lower) if is_bounded else 0.0
@@ -214,27 +216,17 @@ def counts_of_plan(
             ObservedEngine("postgresql", settings=dict(plan_settings)),
             shared,
             (_UNTIMED, TIMED) if timed else None,
-            other_s=max(data_read_s, outside_s),
+            other_s=max(read_s, outside_s),
             held_bytes=_held_bytes(top),
             files=_files(top),
             notes=_notes(document, top),
-            data_read_s=data_read_s,
+            data_read_s=read_s,
             document=document,
             plan=spills,
         )
     if SIZES_NOTE not in counts.notes:
         return counts
     return bounded_by_sizes(counts, top, {**(settings or {}), **plan_settings})
-
-
-def _data_read_s(top: Node, elapsed_s: float) -> float:
-    """Elapsed time (s) of reads of tables: the sum of each node divided by its processes."""
-
-    def self_s(node: Node) -> float:
-        return max(0.0, shared_read_s(node.values) - sum(
-            shared_read_s(child.values) for child in node.children))  # fmt: skip
-
-    return min(elapsed_share(top, self_s)[1], elapsed_s)
 
 
 def _uses_temp_tables(top: Node) -> bool:
@@ -331,26 +323,6 @@ def _check_elapsed(document: Mapping[str, Any], elapsed_s: float) -> None:
 def blocks_of(plan: Mapping[str, Any]) -> int:
     """Temp blocks that a plan read and wrote; 0 if it has no counts."""
     return sum(int(plan.get(name, 0)) for name in TEMP_BLOCKS)
-
-
-def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:
-    """Bounds of the number of processes over which temp I/O was spread, weighted by node.
-
-    With ``evenly`` all processes of a node share its I/O equally. That is an upper bound for times:
-    a process with few blocks may have waited as long as one with many.
-    """
-    is_timed = top.all_temp.total_s > 0
-
-    def weight(node: Node) -> float:
-        return node.temp.total_s if is_timed else float(node.temp.blocks)
-
-    def elapsed(node: Node) -> float:
-        return weight(node) * (node.spread / node.processes if evenly else 1.0)
-
-    total = sum(weight(node) for node in top.walk())
-    least, most = (round(total / share, 6) for share in reversed(elapsed_share(top, elapsed)))
-    parallel = "parts of a Parallel Append may run side by side"
-    return Bounds(least, most, "as its nodes spread it" if least == most else parallel)
 
 
 def _held_bytes(top: Node) -> int:
