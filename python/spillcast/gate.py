@@ -3,7 +3,7 @@
 Readers request text, JSON or a table and state their requirements: bounded size and depth, columns
 of given kinds, numbers that are finite and not negative. Data is checked where it enters, so later
 code needs no checks. ``document.py`` then reads JSON documents as dataclasses, and
-``recording/table_files.py`` compares the rows of a recording with its meta.json.
+``recording/schema.py`` compares the rows of a recording with its meta.json.
 
 ``reading`` surrounds the work of a reader. It converts a parser's failure to an InputError that
 names the file and the place.

@@ -1,4 +1,4 @@
-"""A recording on disk: a folder with meta.json and Parquet files (table_files.py)."""
+"""A recording on disk: a folder with meta.json and Parquet files (schema.py)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.columns import Flags
-    from spillcast.recording.table_files import BatchedTable, TableFiles
+    from spillcast.recording.schema import BatchedTable, TableFiles
     from spillcast.recording.thread_trace import ThreadWork
     from spillcast.tables import Table
 
@@ -331,7 +331,7 @@ class Recording(Displayed):
 
     @cached_property
     def _files(self) -> "TableFiles":
-        from spillcast.recording.table_files import TableFiles
+        from spillcast.recording.schema import TableFiles
 
         return TableFiles(self.path, self._stored_meta)
 
