@@ -1,34 +1,18 @@
 //! Replays of calls on files: each call is made, and reads still meet data.
 
-mod places;
-
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use places::{Mount, directories, entries};
 use proptest::prelude::*;
 use spillcast_core::capture::CallKind;
-use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
+use spillcast_core::probe::{Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
+
+use crate::{Mount, directories, entries, options, run, step};
 
 const MIB: u32 = 1 << 20;
 
-fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-    let (change, delay_ns, cpu_ns, after, after_cpu_ns) = (None, 0, 0, None, 0);
-    Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
-}
-
 fn change(thread: u32, kind: CallKind, file: u32, offset: u64) -> Step {
     Step { change: Some(kind), ..step(thread, Op::Null, file, offset, 0) }
-}
-
-fn options(dir: &std::path::Path) -> Options {
-    let dir = dir.to_owned();
-    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
-}
-
-fn run(steps: &[Step], dir: &std::path::Path) -> Outcome {
-    Probe::new(steps.to_vec(), options(dir)).unwrap().run().unwrap()
 }
 
 #[test]
@@ -53,7 +37,7 @@ fn each_call_is_made_and_removed_data_is_rewritten_before_reads() {
         change(0, Ftruncate, 9, 0),
     ];
     for dir in directories() {
-        let outcome = run(&steps, dir.path());
+        let outcome = run(&steps, options(dir.path()));
         let counts: BTreeMap<&str, u64> =
             outcome.changes.iter().map(|(&name, histogram)| (name, histogram.count())).collect();
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
@@ -85,7 +69,7 @@ fn a_file_is_created_once_and_later_opened_for_reading() {
     let watched = unsafe {
         let watch = libc::inotify_init1(libc::IN_NONBLOCK);
         assert!(libc::inotify_add_watch(watch, path.as_ptr(), libc::IN_CLOSE_NOWRITE) >= 0);
-        let outcome = run(&steps, dir.path());
+        let outcome = run(&steps, options(dir.path()));
         assert_eq!(outcome.changes["openat"].count(), 4);
         let mut events = [0u8; 4096];
         let bytes = libc::read(watch, events.as_mut_ptr().cast(), events.len());
@@ -107,7 +91,7 @@ fn an_allocation_takes_only_the_space_of_reads_and_writes() {
     // No file system here has room for all bytes before the write.
     let steps = [change(0, CallKind::Fallocate, 7, 0), step(0, Op::Write, 7, 15 << 40, MIB)];
     for dir in directories() {
-        assert_eq!(run(&steps, dir.path()).changes["fallocate"].count(), 1);
+        assert_eq!(run(&steps, options(dir.path())).changes["fallocate"].count(), 1);
     }
 }
 
@@ -120,7 +104,7 @@ fn neither_do_many_allocations() {
     // Space released by a truncation may be allocated again.
     steps.push(change(0, CallKind::Ftruncate, 7, 0));
     steps.push(change(0, CallKind::Fallocate, 7, 0));
-    let outcome = run(&steps, mount.dir.path());
+    let outcome = run(&steps, options(mount.dir.path()));
     assert_eq!(outcome.changes["fallocate"].count(), 101);
 }
 
@@ -162,7 +146,7 @@ proptest! {
             .chain([step(0, Op::Write, 0, 0, 1)])
             .collect();
         for dir in directories() {
-            let outcome = run(&steps, dir.path());
+            let outcome = run(&steps, options(dir.path()));
             let changes: u64 = outcome.changes.values().map(|histogram| histogram.count()).sum();
             let moved = steps.iter().filter(|step| step.op != Op::Null).count() as u64;
             prop_assert_eq!(outcome.steps_replayed, moved);

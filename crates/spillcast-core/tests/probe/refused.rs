@@ -1,28 +1,15 @@
 //! Plans and directories that a replay cannot use, and storage that fills up during it.
 
-mod places;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::slice;
 use std::thread;
-use std::time::Duration;
 
-use places::{Mount, directories, entries};
-use spillcast_core::probe::{Options, Probe, ProbeError, Step};
+use spillcast_core::probe::{Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
 
-fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-    let (change, delay_ns, cpu_ns, after, after_cpu_ns) = (None, 0, 0, None, 0);
-    Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
-}
-
-/// A budget that no test comes near.
-fn options(dir: &Path) -> Options {
-    let dir = dir.to_owned();
-    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
-}
+use crate::{Mount, directories, entries, options, step};
 
 #[test]
 fn a_working_set_that_would_fill_the_file_system_is_refused() {

@@ -1,17 +1,16 @@
 //! Grids on real directories: their measurements, their leftovers, and refusals.
 
-mod places;
-
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use places::{Mount, directories, entries};
 use spillcast_core::probe::grid::{Cell, Grid, Options, Outcome, cells, measure_file};
 use spillcast_core::probe::{Access, Pattern, ProbeError};
 use spillcast_core::wait::Op;
+
+use crate::{Mount, check_blocks, directories, entries};
 
 const ROOM_BYTES: u64 = 96 << 20;
 
@@ -36,12 +35,7 @@ fn check(outcome: &Outcome) {
         assert_eq!(group.bytes, group.histogram.count() * group.size_class_bytes);
         assert!(group.elapsed_ns.unwrap() > 0);
         assert!(group.block_means_ns.len() <= outcome.rounds as usize);
-        let (count, total_ns) = group
-            .block_means_ns
-            .iter()
-            .fold((0, 0.0), |sum, &(count, mean)| (sum.0 + count, sum.1 + count as f64 * mean));
-        assert_eq!(count, group.histogram.count());
-        assert!((total_ns - group.histogram.total_ns() as f64).abs() < 1.0);
+        check_blocks(group);
     }
     let left_out = outcome.cells_without_time + outcome.cells_without_room;
     assert_eq!(outcome.groups.len() as u64 + left_out, outcome.cells);

@@ -1,7 +1,5 @@
 //! Replays of plans on real directories: the operations issued, and leftovers.
 
-mod places;
-
 use std::collections::{BTreeMap, HashSet};
 use std::env;
 use std::fs;
@@ -11,27 +9,14 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use places::{directories, entries};
 use proptest::prelude::*;
 use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
 use spillcast_core::wait::{Op, size_class_bytes};
 
+use crate::{check_blocks, directories, entries, options, run, step};
+
+const CHILD: &str = "replay::child_in_the_middle_of_a_replay";
 const CHILD_DIR: &str = "SPILLCAST_TEST_PROBE_DIR";
-
-fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-    let (change, delay_ns, cpu_ns, after, after_cpu_ns) = (None, 0, 0, None, 0);
-    Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
-}
-
-/// A budget that no test comes near.
-fn options(dir: &Path) -> Options {
-    let dir = dir.to_owned();
-    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
-}
-
-fn run(steps: &[Step], options: Options) -> Outcome {
-    Probe::new(steps.to_vec(), options).unwrap().run().unwrap()
-}
 
 /// The groups that a complete replay must report, counted step by step.
 fn count_groups(steps: &[Step]) -> BTreeMap<(Op, u64), (u64, u64)> {
@@ -81,12 +66,7 @@ fn check_complete(steps: &[Step], outcome: &Outcome) {
     for group in &outcome.groups {
         assert_eq!(group.depth as usize, threads.len());
         assert!(group.block_means_ns.len() <= 20);
-        let (count, total_ns) = group
-            .block_means_ns
-            .iter()
-            .fold((0, 0.0), |sum, &(count, mean)| (sum.0 + count, sum.1 + count as f64 * mean));
-        assert_eq!(count, group.histogram.count());
-        assert!((total_ns - group.histogram.total_ns() as f64).abs() < 1.0);
+        check_blocks(group);
         io_ns += group.histogram.total_ns();
     }
     assert!(outcome.elapsed_ns * threads.len() as u64 >= io_ns);
@@ -285,7 +265,7 @@ fn child_in_the_middle_of_a_replay() {
 fn killing_a_replay_leaves_the_directory_empty() {
     for dir in directories() {
         let mut child = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "child_in_the_middle_of_a_replay", "--ignored", "--nocapture"])
+            .args(["--exact", CHILD, "--ignored", "--nocapture"])
             .env(CHILD_DIR, dir.path())
             .stdout(Stdio::piped())
             .spawn()
