@@ -7,7 +7,7 @@ use arrow_array::RecordBatch;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use spillcast_core::capture::{Batch, Second, Waits};
 use spillcast_core::wait::{Op, RowNames, Wait};
-use spillcast_recording::{Bounds, Dictionaries, Writer, each_wait, seconds_of, wait_columns};
+use spillcast_recording::{Bounds, Writer, each_wait, seconds_of};
 
 const S: i64 = 1_000_000_000;
 
@@ -83,22 +83,6 @@ fn rows_of_several_batches_are_in_one_file_with_their_names() {
         folder.path().read_dir().unwrap().map(|f| f.unwrap().file_name()).collect();
     left.sort();
     assert_eq!(left, ["samples.parquet", "seconds.parquet", "waits.parquet"]);
-}
-
-#[test]
-fn columns_with_other_dictionaries_are_in_one_file_with_their_names() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut writer = writer(folder.path());
-    let rows = [(2 * S, "/b"), (S, "/a"), (3 * S, "/b")];
-    for (start_ns, file) in rows {
-        let mut names = RowNames::default();
-        let row = wait(&mut names, start_ns, file);
-        writer.add_waits(&wait_columns(&[row], &Dictionaries::new(&names)).unwrap()).unwrap();
-    }
-    writer.finish(0).unwrap();
-    let mut expected = rows.map(|(start_ns, file)| (start_ns, file.to_owned()));
-    expected.sort();
-    assert_eq!(read(&folder.path().join("waits.parquet")), expected);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::compare::{fast, rows, without_rows};
+use crate::compare::{fast, without_rows};
 use crate::slow;
-use spillcast_core::oracle::{Dimension, Options, Profile, ReadError, Reading, read};
+use spillcast_core::oracle::{Dimension, Options, Profile, Reading, read};
 
 /// A trace in the shared folder, or None if it is absent.
 fn real(name: &str) -> Option<PathBuf> {
@@ -18,10 +18,9 @@ fn real(name: &str) -> Option<PathBuf> {
 }
 
 /// Number and total time in microseconds of an event's waits.
-fn event(path: &Path, lenient: bool, name: &str) -> (u64, i64, Reading) {
+fn event(path: &Path, name: &str) -> (u64, i64, Reading) {
     let mut profile = Profile::new(vec![Dimension::Event]);
-    let options = Options { lenient, ..Options::default() };
-    let reading = read(&[path.to_path_buf()], &options, &mut profile).unwrap();
+    let reading = read(&[path.to_path_buf()], &Options::default(), &mut profile).unwrap();
     let names = reading.dictionary.events.list();
     let of_event = |at: Option<i64>| at.is_some_and(|at| names[at as usize] == name);
     let group = profile.groups().iter().find(|(key, _)| of_event(key.get(Dimension::Event)));
@@ -36,7 +35,7 @@ fn times_of_one_job_at_two_network_latencies() {
         ("jks_ot_cdb1_30547_1ms_010.trc", 20_064, 15_606_345, 16.14),
     ] {
         let Some(path) = real(name) else { return };
-        let (count, total_us, reading) = event(&path, false, "SQL*Net message from client");
+        let (count, total_us, reading) = event(&path, "SQL*Net message from client");
         assert_eq!((count, total_us), (10_027, client_us));
         assert_eq!(reading.files[0].waits, waits);
         assert_eq!(reading.files[0].damages.count, 0);
@@ -44,28 +43,6 @@ fn times_of_one_job_at_two_network_latencies() {
         assert!((times.elapsed_us as f64 / 1e6 - elapsed_s).abs() < 0.01);
         assert_eq!(times.idle_us, client_us);
     }
-}
-
-#[test]
-fn waits_quoted_in_running_text_are_read_only_on_request() {
-    let Some(path) = real("mvelikikh_direct_path_temp_excerpt_19c.txt") else { return };
-    let (count, total_us, _) = event(&path, true, "direct path write temp");
-    assert_eq!((count, (total_us as f64 / 100.0).round() / 10.0), (52, 35.8));
-    let (count, total_us, _) = event(&path, true, "direct path read temp");
-    assert_eq!((count, (total_us as f64 / 100.0).round() / 10.0), (4, 1.8));
-    let error = rows(&path, &Options::default()).unwrap_err();
-    assert!(
-        error.to_string().starts_with("no waits and no calls of an extended SQL trace in"),
-        "{error}"
-    );
-    assert!(error.to_string().contains("--lenient"), "{error}");
-}
-
-#[test]
-fn a_trace_of_another_kind_is_refused() {
-    let Some(path) = real("jks_lgwr_17884.trc") else { return };
-    let error = rows(&path, &Options::default()).unwrap_err();
-    assert!(matches!(error, ReadError::NoTraceLines { waits_in_text: 0, .. }), "{error}");
 }
 
 #[test]
@@ -86,14 +63,4 @@ fn intact_traces_show_no_damage_and_equal_the_slow_reader() {
             assert!(rows == without_rows(slow::read(&bytes, false)), "{name} in {chunk_bytes}");
         }
     }
-}
-
-#[test]
-fn the_cpu_time_of_recursive_calls_counts_once() {
-    let Some(path) = real("techwanker_dev18b_ora_813.trc") else { return };
-    let (_, batch) = rows(&path, &Options::default()).unwrap();
-    let all: i64 = batch.calls.iter().map(|row| row.1.line.e).sum();
-    let once: i64 = batch.calls.iter().map(|row| row.1.self_e_us).sum();
-    let share = (all - once) as f64 / all as f64;
-    assert!((0.12..0.16).contains(&share), "adding all calls counts {share} twice");
 }

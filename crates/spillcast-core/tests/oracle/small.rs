@@ -1,12 +1,11 @@
-//! The guarantees of the reader on small traces: units, sessions, opaque text, damage, profile.
+//! The guarantees of the reader on small traces: units, sessions, opaque text, damage.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use crate::compare::rows;
 use spillcast_core::oracle::{
-    Batch, Dimension, KEPT_PER_FILE, Options, Profile, ReadError, Reading, STATEMENT_BYTES_MAX,
-    Window, read,
+    Batch, KEPT_PER_FILE, Options, Profile, ReadError, Reading, STATEMENT_BYTES_MAX, read,
 };
 use spillcast_core::wait::Op;
 
@@ -291,57 +290,6 @@ fn sessions_of_a_merged_file_are_kept_apart() {
 }
 
 #[test]
-fn the_profile_groups_by_the_requested_keys() {
-    let wait = |ela: u32, blocks: u32| {
-        format!(
-            "WAIT #1: nam='direct path read temp' ela= {ela} file number=201 first dba=7 block cnt={blocks} obj#=5 tim=2000000\n"
-        )
-    };
-    let text = [
-        &wait(10, 31), &wait(30, 31), &wait(5, 15),
-        "WAIT #1: nam='SQL*Net message from client' ela= 100 driver id=1 #bytes=1 p3=0 obj#=-1 tim=3000000\n",
-        "FETCH #1:c=7,e=50,p=1,cr=1,cu=0,mis=0,r=1,dep=1,og=4,plh=1,tim=3000000\n",
-        "FETCH #1:c=9,e=90,p=1,cr=1,cu=0,mis=0,r=1,dep=0,og=4,plh=1,tim=3000000\n",
-    ].concat();
-    let file = file(text.as_bytes());
-    let by = vec![Dimension::Op, Dimension::Blocks, Dimension::Idle, Dimension::Second];
-    let mut profile = Profile::new(by);
-    let reading = read(&[file.path().into()], &Options::default(), &mut profile).unwrap();
-    let groups: Vec<_> = profile
-        .groups()
-        .iter()
-        .map(|(key, group)| {
-            let idle = key.get(Dimension::Idle);
-            (
-                key.op(),
-                key.get(Dimension::Blocks),
-                idle,
-                key.get(Dimension::Second),
-                group.count,
-                group.total_us,
-            )
-        })
-        .collect();
-    assert_eq!(
-        groups,
-        [
-            (Op::Read, Some(31), Some(0), Some(2), 2, 40),
-            (Op::Read, Some(15), Some(0), Some(2), 1, 5),
-            (Op::Null, None, Some(1), Some(3), 1, 100),
-            (Op::Null, None, Some(0), Some(3), 2, 7 + 2),
-        ]
-    );
-    let (_, reads) = &profile.groups()[0];
-    assert_eq!((reads.min_us, reads.max_us), (10, 30));
-    assert_eq!((reads.max_at.file, reads.max_at.line), (0, 2));
-    assert_eq!(reads.buckets().iter().map(|(_, count)| count).sum::<u64>(), 2);
-    let (_, times) = &reading.files[0].sessions[0];
-    assert_eq!((times.cpu_us, times.wait_us, times.idle_us), (9, 45, 100));
-    // The first line is a wait of 10 us.
-    assert_eq!(times.unaccounted_us(), 1_000_010 - 9 - 45 - 100);
-}
-
-#[test]
 fn several_files_are_read_in_their_order() {
     let files: Vec<_> =
         (0..40).map(|i| file(format!("EXEC #1:c={i},e=1,dep=0,tim=9\n").as_bytes())).collect();
@@ -423,21 +371,6 @@ fn a_multi_line_bind_value_is_kept_up_to_a_limit() {
     let (_, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
     let value = batch.binds[0].1.value.as_deref().unwrap();
     assert!(value.len() <= STATEMENT_BYTES_MAX && long.as_bytes().starts_with(value));
-}
-
-#[test]
-fn a_window_excludes_waits_and_calls_that_end_outside() {
-    let wait = |tim: u32| format!("WAIT #3: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim={tim}\n");
-    let call = |dep, tim| format!("EXEC #3:c=2,e=3,dep={dep},tim={tim}\n");
-    let text = [wait(100), call(1, 110), wait(200), call(0, 210), wait(300)].concat();
-    let windows = vec![Window { first_us: 200, last_us: 210 }];
-    let options = Options { windows, ..Options::default() };
-    let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
-    let (waits, outside) = (batch.waits.len(), reading.files[0].outside);
-    assert_eq!((waits, batch.calls.len(), outside), (1, 1, 3));
-    // The excluded call is recursive, made by the one that counts.
-    assert_eq!(batch.calls[0].1.self_e_us, 0);
-    assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 15);
 }
 
 #[test]
