@@ -78,11 +78,6 @@ pub struct Batches(Mutex<ParquetBatches>);
 
 #[pymethods]
 impl Batches {
-    /// Name and kind of each column, and whether it is nullable.
-    fn fields(&self) -> Vec<(String, String, bool)> {
-        fields_of(&self.0.lock().expect("no holder panics").schema())
-    }
-
     fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
         slf
     }

@@ -91,10 +91,6 @@ pub struct ParquetBatches {
 }
 
 impl ParquetBatches {
-    pub fn schema(&self) -> SchemaRef {
-        self.schema.clone()
-    }
-
     /// The next rows; None at the end. Fails if they are damaged or break a rule.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
         guarded(|| {
