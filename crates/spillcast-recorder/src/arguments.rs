@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use spillcast_recording::failure::{Failure, Outcome};
 
+/// The remedy for a command line that is not understood.
+pub const HELP: &str = "see: spillcast-recorder --help";
+
 /// The arguments of a verb.
 #[derive(Debug, Default)]
 pub struct Arguments {
@@ -33,7 +36,8 @@ impl Arguments {
                 arguments.command = rest.skip(1).collect();
                 return Ok(arguments);
             }
-            let name = match parser.next().map_err(|error| unread(&error))? {
+            let unread = |error: lexopt::Error| Failure::usage(error.to_string(), HELP);
+            let name = match parser.next().map_err(unread)? {
                 None => return Ok(arguments),
                 Some(lexopt::Arg::Value(word)) => {
                     arguments.words.push(word);
@@ -44,13 +48,13 @@ impl Arguments {
                 Some(lexopt::Arg::Long(name)) => format!("--{name}"),
             };
             if valued.contains(&name.as_str()) {
-                let missing = |_| Failure::usage(format!("{name} needs a value"), help());
+                let missing = |_| Failure::usage(format!("{name} needs a value"), HELP);
                 let value = parser.value().map_err(missing)?;
                 arguments.options.push((name, value));
             } else if flags.contains(&name.as_str()) {
                 arguments.flags.push(name);
             } else {
-                return Err(Failure::usage(format!("{verb} knows no {name}"), help()));
+                return Err(Failure::usage(format!("{verb} knows no {name}"), HELP));
             }
         }
     }
@@ -102,14 +106,6 @@ impl Arguments {
             }
         }
     }
-}
-
-fn unread(error: &lexopt::Error) -> Failure {
-    Failure::usage(error.to_string(), help())
-}
-
-pub fn help() -> &'static str {
-    "see: spillcast-recorder --help"
 }
 
 fn duration(text: &str) -> Option<Duration> {

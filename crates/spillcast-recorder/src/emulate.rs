@@ -7,7 +7,7 @@ use std::time::Duration;
 use spillcast_core::emulate::{Emulation, OpStats};
 use spillcast_core::storage::Model;
 
-use crate::arguments::{Arguments, help};
+use crate::arguments::{Arguments, HELP};
 use crate::record::stay;
 use crate::signals;
 use crate::{print_data, print_message};
@@ -23,7 +23,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--read", "--write", "--servers", "--backing"];
     let arguments = Arguments::read("emulate", words, &valued, &["--page-cache"])?;
     let [mountpoint] = &arguments.words[..] else {
-        return Err(Failure::usage("emulate needs one empty directory to mount at", help()));
+        return Err(Failure::usage("emulate needs one empty directory to mount at", HELP));
     };
     let (read, write) = (arguments.time("--read")?, arguments.time("--write")?);
     if read.is_none() && write.is_none() {

@@ -93,9 +93,7 @@ fn run(words: &[OsString]) -> Outcome<u8> {
             print_data(format_args!("spillcast-recorder {}", machine::version())).map(|()| 0)
         }
         "" | "-h" | "--help" | "help" => print_data(HELP).map(|()| 0),
-        other => {
-            Err(Failure::usage(format!("{other}: no such verb"), "see: spillcast-recorder --help"))
-        }
+        other => Err(Failure::usage(format!("{other}: no such verb"), arguments::HELP)),
     }
 }
 

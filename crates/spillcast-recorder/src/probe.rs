@@ -11,7 +11,7 @@ use rustix::system::uname;
 use spillcast_core::probe::grid::{self, Grid};
 use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError, mounted};
 
-use crate::arguments::{Arguments, help};
+use crate::arguments::{Arguments, HELP};
 use crate::print_data;
 use crate::recording::Recording;
 use crate::signals;
@@ -33,12 +33,12 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--output", "--budget", "--like"];
     let arguments = Arguments::read("probe", words, &valued, &["--psync", "--grid"])?;
     let [directory] = &arguments.words[..] else {
-        return Err(Failure::usage("probe needs one directory to measure", help()));
+        return Err(Failure::usage("probe needs one directory to measure", HELP));
     };
     let like = arguments.value("--like").map(Path::new);
     if like.is_some() && (arguments.has("--grid") || arguments.has("--psync")) {
         let text = "--like replays the calls that were recorded: leave out --grid and --psync";
-        return Err(Failure::usage(text, help()));
+        return Err(Failure::usage(text, HELP));
     }
     let directory = Path::new(directory);
     if !directory.is_dir() {

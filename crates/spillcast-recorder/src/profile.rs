@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use spillcast_core::oracle::{Dictionary, Dimension, Options, Profile, ReadError, Reading, read};
 
-use crate::arguments::{Arguments, help};
+use crate::arguments::{Arguments, HELP};
 use crate::print_data;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value, json};
@@ -14,7 +14,7 @@ use spillcast_recording::json::{Document, Value, json};
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let arguments = Arguments::read("profile", words, &["--by"], &["--json"])?;
     if arguments.words.is_empty() {
-        return Err(Failure::usage("profile needs traces to read", help()));
+        return Err(Failure::usage("profile needs traces to read", HELP));
     }
     let by = dimensions(&arguments.value("--by").unwrap_or_default().to_string_lossy())?;
     let kinds = [Dimension::Event, Dimension::Call]

@@ -17,7 +17,7 @@ use spillcast_recording::sources::{AUTO, PRELOAD};
 use spillcast_recording::target::{Target, c_strings, environment, program};
 use spillcast_recording::{Bounds, Observed, Output, Recorder};
 
-use crate::arguments::{Arguments, help};
+use crate::arguments::{Arguments, HELP};
 use crate::library::Library;
 use crate::signals;
 use crate::{print_data, print_message};
@@ -72,7 +72,7 @@ impl Request {
         let given = Arguments::read("record", words, &valued, &["--force", "--json"])?;
         let pid = given.number("--pid")?;
         if pid.is_some() != given.command.is_empty() || !given.words.is_empty() {
-            return Err(Failure::usage("record needs one of --pid PID or -- COMMAND", help()));
+            return Err(Failure::usage("record needs one of --pid PID or -- COMMAND", HELP));
         }
         let temp_dirs = given.values("--temp").map(PathBuf::from);
         let capture = given.value("--capture").unwrap_or(AUTO.as_ref());
@@ -138,7 +138,7 @@ fn follow(recorder: &mut Recorder, output: &mut Output, target: &mut Target) -> 
             return None;
         }
         match signals::take() {
-            Some(number) if target.ours => signals::pass_on(number, target.pid),
+            Some(number) if target.ours => signals::pass_on(number, target),
             Some(number) => return Some(number),
             None => (),
         }
@@ -151,7 +151,8 @@ fn finish(
     target: &Target,
     request: &Request,
 ) -> Outcome<()> {
-    output.add_batch(&recorder.stop(false));
+    recorder.end_capture(false);
+    output.add_batch(&recorder.collect());
     recorder.check_connected()?;
     // Only now, when it no longer disturbs observed processes.
     recorder.measure_caches();
@@ -253,7 +254,7 @@ fn unspilled(request: &Request, status: &Status, server_connection: bool, failed
 pub fn stay(target: &mut Target) {
     while target.ours && !target.wait(TICK) {
         if let Some(number) = signals::take() {
-            signals::pass_on(number, target.pid);
+            signals::pass_on(number, target);
         }
     }
 }

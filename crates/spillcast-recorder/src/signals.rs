@@ -1,8 +1,11 @@
 //! Signals that end a recording, or are passed on to the recorded command.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use libc::c_int;
+use spillcast_recording::target::Target;
 
 const ENDING: [c_int; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
@@ -39,22 +42,14 @@ pub fn take() -> Option<c_int> {
 }
 
 /// Passes a signal on. Ctrl-C in the recorder's terminal has already reached the command.
-pub fn pass_on(number: c_int, pid: i32) {
+pub fn pass_on(number: c_int, target: &Target) {
     if number != libc::SIGINT || !in_foreground() {
-        // SAFETY: no pointer is passed; the process is a child that has not been reaped.
-        unsafe { libc::kill(pid, number) };
+        target.send_signal(number);
     }
 }
 
 fn in_foreground() -> bool {
-    // SAFETY: the path ends in NUL; the descriptor is owned and closed here.
-    unsafe {
-        let terminal = libc::open(c"/dev/tty".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if terminal < 0 {
-            return false;
-        }
-        let foreground = libc::tcgetpgrp(terminal) == libc::getpgrp();
-        libc::close(terminal);
-        foreground
-    }
+    let Ok(terminal) = File::open("/dev/tty") else { return false };
+    // SAFETY: no pointer is passed.
+    unsafe { libc::tcgetpgrp(terminal.as_raw_fd()) == libc::getpgrp() }
 }

@@ -1,7 +1,6 @@
 //! Writes JSON documents in ASCII, so that no text in them can control a terminal.
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 pub use serde_json::{Value, json};
 
 /// A JSON value that becomes a document.
@@ -34,11 +33,6 @@ impl Document for Value {
         self[key] = json!(value);
         self
     }
-}
-
-/// A part of a document as a type.
-pub fn json_of<T: DeserializeOwned>(value: &Value) -> serde_json::Result<T> {
-    T::deserialize(value)
 }
 
 #[cfg(test)]

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use spillcast_core::capture::{Batch, NamedStacks, STACKS_PER_S};
 
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, inputs_of, temp_of};
 use crate::folder::{META, RecordingFolder, STACKS, cannot_write};
-use crate::json::{Document, json_of};
+use crate::json::Document;
 use crate::meta::KeptWaits;
 use crate::parts::Bounds;
 use crate::temp_places::temp_places;
@@ -93,8 +93,8 @@ impl Output {
         self.finish_rows(0)?;
         let kept = &self.kept;
         let raw = kept_waits(kept, self.zero_ns, meta.get("raw"), because);
-        let before: Vec<SizedFile> =
-            meta.get("temp_before").and_then(|files| json_of(files).ok()).unwrap_or_default();
+        let before = meta.get("temp_before").and_then(|files| Vec::deserialize(files).ok());
+        let before: Vec<SizedFile> = before.unwrap_or_default();
         let read = kept.other_files.iter().map(|(name, sums)| (name, sums.read_bytes));
         for (key, value) in [
             (
@@ -121,7 +121,7 @@ fn kept_waits(
     before: Option<&Value>,
     because: Option<String>,
 ) -> KeptWaits {
-    let before: KeptWaits = before.and_then(|raw| json_of(raw).ok()).unwrap_or_default();
+    let before = before.and_then(|raw| KeptWaits::deserialize(raw).ok()).unwrap_or_default();
     let seconds = |ns: i64| ns as f64 / 1e9;
     let slices_s = kept.slices_ns.as_ref().map(|slices| {
         // A slice that began before the run is cut to its part within the run.

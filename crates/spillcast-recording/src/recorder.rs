@@ -238,13 +238,7 @@ impl Recorder {
         self.capture.as_ref().map(Capture::take).unwrap_or_default()
     }
 
-    /// Ends the capture and returns the remaining rows. `over`: the run has also ended.
-    pub fn stop(&mut self, over: bool) -> Batch {
-        self.end_capture(over);
-        self.collect()
-    }
-
-    /// Ends the capture; its rows can still be collected.
+    /// Ends the capture; its rows can still be collected. `over`: the run has also ended.
     pub fn end_capture(&mut self, over: bool) {
         if let Some(capture) = &mut self.capture {
             if over {
@@ -273,11 +267,6 @@ impl Recorder {
         if ended { self.elapsed } else { self.started.elapsed() }
     }
 
-    /// Time from the recording's start to the run's; `started_ns` is on CLOCK_MONOTONIC.
-    pub fn zero_ns(&self, started_ns: Option<u64>) -> u64 {
-        started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns))
-    }
-
     /// Measures the machine's caches, which takes 0.5 s and disturbs no process after the run has
     /// ended.
     pub fn measure_caches(&mut self) {
@@ -286,7 +275,8 @@ impl Recorder {
         }
     }
 
-    /// meta.json as known so far, for a run of `elapsed_s` that started at `started_ns`.
+    /// meta.json as known so far, for a run of `elapsed_s` that started at `started_ns` on
+    /// CLOCK_MONOTONIC.
     pub fn account(
         &self,
         elapsed_s: f64,
@@ -294,7 +284,8 @@ impl Recorder {
         cost: Option<Cost>,
         process: (Option<Vec<String>>, Option<i32>),
     ) -> Meta {
-        let (status, zero_ns) = (self.status(), self.zero_ns(started_ns));
+        let status = self.status();
+        let zero_ns = started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns));
         let since = SignedDuration::from_nanos(i64::try_from(zero_ns).unwrap_or(i64::MAX));
         let method = self.method();
         let is_captured = self.absent_because.is_none();
