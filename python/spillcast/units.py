@@ -144,9 +144,9 @@ def _named(option: str) -> str:
 
 
 def _decimal_point(text: str, hint: str) -> str:
-    """``hint``, or the number with a decimal point if it has a comma."""
-    pointed = re.sub(r"(?<=\d),(?=\d)", ".", text)
-    return hint if pointed == text else f"write {pointed.strip()}, with a point"
+    """``hint``, or the number with a decimal point if it has one comma."""
+    pointed, commas = re.subn(r"(?<=\d),(?=\d)", ".", text)
+    return hint if commas != 1 else f"write {pointed.strip()}, with a point"
 
 
 def format_duration(seconds: float) -> str:

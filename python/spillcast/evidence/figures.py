@@ -42,6 +42,9 @@ _EXAMPLE = (
 #: The usual size of an operation.
 _SIZE = "256K"
 _FLAGS = re.IGNORECASE | re.MULTILINE
+#: A comma between figures; one within a number precedes a digit.
+_SEPARATOR = re.compile(r",(?!\d)")
+_UNIT = re.compile("[A-Zi-z%]")
 #: A line with a member of an object in JSON.
 _MEMBER = re.compile(r'^[ \t]*+"\w++"\s*+:', re.MULTILINE)
 
@@ -98,8 +101,14 @@ def read(path: Path, selection: Selection) -> Counts:
 
 def counts_of_argument(argument: str, selection: Selection) -> Counts:
     """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
+    with reading(argument, _EXAMPLE):
+        stated = read_document(StatedFigures, _document(argument))
+        return _counts(stated, selection).of_file(Path(argument))
+
+
+def _document(argument: str) -> dict[str, Any]:
     document: dict[str, Any] = {}
-    for figure in argument.removeprefix(FIGURES_PREFIX).split(","):
+    for figure in _SEPARATOR.split(argument.removeprefix(FIGURES_PREFIX)):
         name, _, value = (text.strip() for text in figure.partition("="))
         if name not in _PLACES:
             raise ChoiceUnknown(
@@ -108,30 +117,36 @@ def counts_of_argument(argument: str, selection: Selection) -> Counts:
             )
         (*above, field), parse = _PLACES[name]
         part = document.setdefault(above[0], {}) if above else document
+        if field in part:
+            raise EvidenceContradictory(f"{name} is given twice", "give it once", argument)
         part[field] = parse(value, f"{argument}: {name}")
-    with reading(argument, _EXAMPLE):
-        stated = read_document(StatedFigures, document)
-        return _counts(stated, selection).of_file(Path(argument))
+    return document
 
 
-def _number(value: str, where: str) -> float:
+def _threads(value: str, where: str) -> float:
     number = number_of(value)
-    # A size or a time is no count.
-    if number is None or value.endswith(("B", "i", "s", "%")):
+    # A size or a time is no count, and a comma may be a decimal one.
+    if number is None or _UNIT.search(value) or "," in value:
         raise EvidenceDamaged(f"{value!r} is not a number", _EXAMPLE, where)
     return number.value
+
+
+def _operations(value: str, where: str) -> int:
+    number = number_of(value)
+    # 8M may be bytes, and 46.450 a count with a point between its thousands.
+    if number is None or _UNIT.search(value) or not number.is_count:
+        hint = "write all its digits, such as reads=46450; bytes are read-bytes and write-bytes"
+        raise EvidenceDamaged(f"{value!r} is not a number of operations", hint, where)
+    return round(number.value)
 
 
 #: The keys of a figure in a file, and its parser, by its name in an argument.
 _PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
     **{name: ((f"{name}_s",), parse_duration_s) for name in ("elapsed", "io", "cpu")},
-    "threads": (("threads",), _number),
+    "threads": (("threads",), _threads),
     "spilled": (("spilled_bytes",), parse_bytes),
     "size": (("operation_bytes",), parse_bytes),
-    **{
-        f"{op}s": ((f"{op}s", "count"), lambda value, where: round(_number(value, where)))
-        for op in OPS
-    },
+    **{f"{op}s": ((f"{op}s", "count"), _operations) for op in OPS},
     **{f"{op}-bytes": ((f"{op}s", "bytes"), parse_bytes) for op in OPS},
     **{f"{op}-time": ((f"{op}s", "time_s"), parse_duration_s) for op in OPS},
 }

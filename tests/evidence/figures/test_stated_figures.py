@@ -131,7 +131,7 @@ def test_figures_that_a_hint_names_are_read():
     for word in words:
         timed = re.sub(r"elapsed=\w+", "elapsed=9s", word)
         with pytest.raises(TimesUnknown):
-            read_figures([re.sub(r"=[A-Z]\w+", "=9K", timed)])
+            read_figures([re.sub(r"=[A-Z]\w+", "=9000", timed)])
     assert len(words) > 1
 
 
@@ -160,6 +160,15 @@ def test_bytes_with_an_operation_size_give_counts(tmp_path):
         ("figures:elapsed=9s,speed=1", "there is no such figure"),
         ("figures:elapsed=9s,reads=many,read-bytes=8K", "is not a number"),
         ("figures:elapsed=9s,io=3s,reads=8GB,size=8K", "is not a number"),
+        # 8 MiB of reads, or 8 million.
+        ("figures:elapsed=9s,io=3s,reads=8M,size=8K", "is not a number"),
+        # A point between thousands.
+        ("figures:elapsed=9s,io=3s,reads=46.450,size=8K", "is not a number"),
+        ("figures:elapsed=9s,io=3s,reads=1.5,size=8K", "is not a number"),
+        ("figures:elapsed=9s,io=3s,reads=1e99,size=8K", "1e99"),
+        ("figures:elapsed=9s,io=3s,threads=8,780,reads=5,size=8K", "threads"),
+        ("figures:elapsed=62,4s,io=3s,reads=5,size=8K", "62,4s"),
+        ("figures:elapsed=9s,elapsed=8s,io=3s,reads=5,size=8K", "twice"),
         ("figures:elapsed=9s,reads=1,read-bytes=8", "no unit"),
         (
             "figures:elapsed=9s,io=10s,reads=1,read-bytes=8K",
