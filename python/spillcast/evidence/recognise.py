@@ -411,7 +411,7 @@ KINDS: Sequence[EvidenceKind] = (
                 "give the row of the query in system.query_log"),
     _too_little("a part of a row of system.query_log",
                 r"\bProfileEvents\b|\bExternal(?:Sort|Aggregation|Join|Processing)[A-Z]\w+\W+\d",
-                "it has events of a query of ClickHouse, and not query_duration_ms",
+                "it has events of a query of ClickHouse, and no rows with query_duration_ms",
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
     _too_little("counts of a device",
                 r"^ *r +b +swpd|^(?=.*\bDevice\b).*\b(?:[rw]/s|tps)(?!\w)|\"sysstat\"\s*:"
