@@ -91,6 +91,8 @@ _CSV = [",".join(map(str, cells)) for cells in (NAMES, *CELLS)]
     f"{_FIRST}\nThe next one is slower: {_SECOND}\n",
     "".join(f"{at}\t{line}\n" for at, line in enumerate(_CSV, 10)),
     "\n".join(_CSV).replace("select a", "select a &lt; 5"),
+    # JSONCompactEachRowWithNames of ClickHouse.
+    "\n".join(map(json.dumps, (NAMES, *CELLS))),
 ])  # fmt: skip
 def test_a_text_that_begins_with_its_table_may_be_wrapped_below(rows_of, text):
     rows = rows_of(text)

@@ -179,8 +179,19 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
     Text below them is left out. InputError, or ValueError, if it has further rows.
     """
     at, is_known = 0, any(name in text for name in _KNOWN_NAMES)
+    names: list[Any] = []
     while (begin := _JSON_NEXT.match(text, at)) is not None:
         value, at = json_at(text, begin.end())
+        if isinstance(value, list) and value and not isinstance(value[0], dict | list):
+            # Each row is a list, below a list of names.
+            if not all(isinstance(name, str) for name in names or value):
+                raise damaged("lists without their names")
+            if names and len(names) != len(value):
+                raise damaged("a row and the names differ in number")
+            if names:
+                yield dict(zip(names, value, strict=True))
+            names = names or value
+            continue
         rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
         if not rows and isinstance(value, dict) and isinstance(value.get("results"), list):
             # SQLcl has rows below "results" and "items".
