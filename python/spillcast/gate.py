@@ -67,6 +67,7 @@ _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "tarfile", "zipfile"}
 #: Errors whose message is clear without the location in the code.
 _CLEAR = (ValueError, EOFError, zlib.error)
+_PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 
 @contextmanager
@@ -335,7 +336,7 @@ def _place(error: Exception) -> str:
     frame, text = error.__traceback__, None
     while frame is not None:
         code = frame.tb_frame.f_code
-        if f"{os.sep}spillcast{os.sep}" in code.co_filename and code.co_filename != __file__:
+        if code.co_filename.startswith(_PACKAGE) and code.co_filename != __file__:
             text = f" ({type(error).__name__} in {Path(code.co_filename).stem}.{code.co_name})"
         frame = frame.tb_next
     return text or ""
