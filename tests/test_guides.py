@@ -13,7 +13,7 @@ import pytest
 from cases import cases
 from emulator import skip_without_fuse
 from evidence import storage
-from harness import completed, environment, target
+from harness import EXACT, completed, environment, target
 from oracle_files import ROOT, make_example
 from snapshot_files import three_weeks
 from spillcast.cli import VERBS
@@ -166,6 +166,8 @@ def check_command(guide, folder, command, output):
     assert program == "spillcast"
     if arguments[0] == "emulate":
         skip_without_fuse()
+    if arguments[0] == "record" and "--" in arguments:
+        arguments[1:1] = ["--capture", EXACT]
     environ = environment()
     environ.pop("COLUMNS", None)
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"

@@ -9,6 +9,7 @@ import pytest
 
 from cases import cases
 from harness import (
+    EXACT,
     account_of,
     check_rows,
     completed,
@@ -79,7 +80,7 @@ def test_the_live_view_ends_and_restores_the_terminal(places, spilling, how):
 def test_lines_of_json_count_every_operation(places):
     output = places.root / "kept.spill"
     result = completed(
-        "record", "--live", "--json", "--to", "factor:2", "-o", output,
+        "record", "--live", "--json", "--capture", EXACT, "--to", "factor:2", "-o", output,
         "--", *spill_in(places, "--threads", 2), env=places.env,
     )  # fmt: skip
     lines = [json.loads(line) for line in result.stdout.splitlines()]

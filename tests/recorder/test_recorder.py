@@ -128,7 +128,9 @@ def test_a_command_that_failed_before_a_spill_gives_no_conclusion(tmp_path):
     assert made.keys() == {"run.spill", "run-2.spill", "run-3.spill"}
     for name, meta in made.items():
         document = json.loads((tmp_path / name / "meta.json").read_text())
-        assert document["spilled"] is meta.spilled is False
+        assert document["spilled"] is meta.spilled
+        # An ordinary user's perf events may miss the names of files, which may be temp files.
+        assert meta.spilled is False or (meta.spilled is None and os.geteuid() != 0)
 
 
 def test_preload_is_used_where_the_kernel_refuses_tracing(places):

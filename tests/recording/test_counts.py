@@ -109,7 +109,9 @@ def test_calls_on_a_temp_file_are_counted_or_reported_as_unknown(tmp_path, captu
         *("--", sys.executable, "-c", program, temp / "spill"),
     )
     meta = Recording.open(tmp_path / "run.spill").meta
-    assert 20 <= meta.temp.operations <= 40
+    assert meta.temp.operations <= 40
+    # Only root's perf events show the name of every file.
+    assert meta.temp.operations >= 20 or (capture == "perf" and os.geteuid() != 0)
     assert meta.temp.operations + meta.capture.unknown_file >= 40
 
 
@@ -231,6 +233,8 @@ POSITION_SHAPES = [
 @cases("shape", POSITION_SHAPES)
 def test_offsets_are_the_kernels_positions(tmp_path, capture, shape):
     available(capture)
+    if (capture, shape) == ("perf", "range closed") and os.geteuid() != 0:
+        pytest.skip("perf events show an ordinary user no name of a file that is closed at once")
     file, output = tmp_path / "spill", tmp_path / "run.spill"
     result = completed(
         *("record", "--capture", capture, "--temp", tmp_path, "-o", output),

@@ -15,7 +15,7 @@ import pytest
 from arrow_schemas import arrow_schema
 from cases import cases
 from evidence import change, known, seconds, storage, table
-from harness import completed, spill_in, target
+from harness import EXACT, completed, spill_in, target
 from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
@@ -95,7 +95,8 @@ def test_temp_files_on_two_devices_are_a_warning(tmp_path):
 def test_a_relative_directory_is_relative_to_the_recorder(tmp_path):
     (tmp_path / "temp").mkdir()
     command = target("duckdb_sort", tmp_path / "temp", 600_000)
-    completed("record", "-o", "run.spill", "--temp", "temp", "--", *command, cwd=tmp_path)
+    options = ("--capture", EXACT, "-o", "run.spill", "--temp", "temp")
+    completed("record", *options, "--", *command, cwd=tmp_path)
     recording = Recording.open(tmp_path / "run.spill")
     assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
     # The form of earlier versions.

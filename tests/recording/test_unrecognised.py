@@ -1,6 +1,7 @@
 """Spills outside of TMPDIR: recognised by use, or relabelled when a directory is named."""
 
 import importlib.util
+import os
 import random
 import shutil
 import subprocess
@@ -48,6 +49,8 @@ def sorted_elsewhere(tmp_path_factory):
     """
     if shutil.which("sort") is None:
         pytest.skip("there is no sort")
+    if os.geteuid() != 0:
+        pytest.skip("perf events show an ordinary user no names of files that are closed at once")
     root = tmp_path_factory.mktemp("sorted")
     (root / "scratch").mkdir()
     (root / "tmpdir").mkdir()

@@ -14,6 +14,7 @@ import pytest
 from arrow_schemas import arrow_schema
 from cases import cases, nightly
 from evidence import known
+from harness import EXACT
 from spillcast import _core
 from spillcast.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
@@ -216,7 +217,7 @@ for _ in range(int(sys.argv[2])):
 def test_a_long_recording_takes_little_memory(tmp_path, monkeypatch, count, name, peak_mb):
     monkeypatch.setenv("TMPDIR", "/nowhere")
     output, spilled = tmp_path / "run.spill", tmp_path / name
-    record = [sys.executable, "-c", RECORD, "-o", str(output), "--"]
+    record = [sys.executable, "-c", RECORD, "--capture", EXACT, "-o", str(output), "--"]
     command = [sys.executable, "-c", READS, str(spilled), str(count)]
     ended = subprocess.run([*record, *command], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr

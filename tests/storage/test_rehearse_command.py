@@ -16,6 +16,7 @@ import pytest
 from cases import cases, nightly
 from emulator import skip_without_fuse
 from harness import (
+    EXACT,
     completed,
     make_places,
     only_line,
@@ -56,7 +57,7 @@ def spilling(places, *more):
 
 def recorded(places, *command, under=(), options=()):
     output = places.root / "run.spill"
-    words = ("record", "--force", *options, "-o", output, "--", *command)
+    words = ("record", "--force", "--capture", EXACT, *options, "-o", output, "--", *command)
     completed(*words, env=places.env, under=under)
     return Recording.open(output)
 

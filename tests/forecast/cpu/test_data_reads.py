@@ -8,7 +8,7 @@ import pytest
 
 from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
-from harness import json_of, spillcast, target
+from harness import EXACT, json_of, spillcast, target
 from spillcast.forecast import forecast
 from spillcast.forecast.query import workload_of_recording
 from spillcast.recording.capture import RecordOptions
@@ -189,7 +189,9 @@ def test_a_real_program_on_slow_data_storage_has_data_reads(places):
     output = places.root / "run.spill"
     with emulate(fixed_behaviour(READ_S, READ_S), mountpoint, backing):
         command = target("scan", "--data", mountpoint / "table", "--file", places.temp / "spill")
-        result = spillcast("record", "-o", output, "--", *command, env=places.env)
+        result = spillcast(
+            "record", "--capture", EXACT, "-o", output, "--", *command, env=places.env
+        )
     assert result.returncode == 0, result.stderr
     document = json_of("forecast", output, "--to", "latency:1us")
     [term] = [term for term in document["terms"] if term["name"] == "data reads"]
