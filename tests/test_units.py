@@ -118,6 +118,13 @@ def test_a_decimal_comma_is_refused_with_a_point_in_the_hint(read, text, meant):
     assert caught.value.hint == f"write {meant}, with a point"
 
 
+@cases(("read", "text"), [(parse_bytes, "1,024MB"), (parse_duration_s, "1,062.4s")])
+def test_a_comma_between_thousands_is_no_decimal_one(read, text):
+    with pytest.raises(OptionInvalid) as caught:
+        read(text)
+    assert "1.0" not in caught.value.hint
+
+
 @cases(
     ("count", "noun", "text"),
     [

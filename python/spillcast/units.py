@@ -144,9 +144,12 @@ def _named(option: str) -> str:
 
 
 def _decimal_point(text: str, hint: str) -> str:
-    """``hint``, or the number with a decimal point if it has one comma."""
-    pointed, commas = re.subn(r"(?<=\d),(?=\d)", ".", text)
-    return hint if commas != 1 else f"write {pointed.strip()}, with a point"
+    """``hint``, or the number with a decimal point if its only mark is a comma."""
+    number = re.fullmatch(r"(\s*\d+),(\d+)([^.,]*)", text)
+    # A comma before three digits may also separate thousands.
+    if number is None or (len(number[2]) == 3 and len(number[1].strip()) < 4):
+        return hint
+    return f"write {'.'.join(number.group(1, 2)).strip()}{number[3].rstrip()}, with a point"
 
 
 def format_duration(seconds: float) -> str:
