@@ -263,6 +263,7 @@ UNITS = {
     "Calls,Total time (s),temp_blks_read,temp_blks_written": "20,32,64000,128000",
     "Calls,Total Time (ms),Temp Blks Read,Temp Blks Written": "20,32000,64000,128000",
     "calls,totalExecTime,tempBlksRead,tempBlksWritten": "20,32000,64000,128000",
+    "Calls,Total time (s),temp_blks_read (MB),temp_blks_written_bytes": "20,32,500,1048576000",
 }
 
 

@@ -71,7 +71,8 @@ class Alias:
             unit = time["unit"] or "ms"
             return cls(f"{of}_exec_time", _MS["ms" if unit == "ms" else unit[0]])
         if temp := _TEMP.fullmatch(name):
-            unit = temp["unit"] or temp["last_unit"]
+            # temp_blks_read (MB) is a size.
+            unit = temp["last_unit"] or temp["unit"]
             op = "read" if temp["op"] == "read" else "written"
             is_mean = bool(temp["mean"] or temp["per_call"])
             factor = _BLOCKS.get(unit, _BLOCKS[unit[0]]) if unit else None
