@@ -8,7 +8,7 @@ import pytest
 from programs import broken
 
 from cases import cases
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, InputError
 from spillcast.evidence.postgres.statements import read_rows
 from spillcast.evidence.recognise import recognise
 
@@ -71,6 +71,24 @@ def test_every_shape_gives_the_same_rows(tmp_path, shape):
     rows = read_rows(path)
     assert [row.blocks for row in rows] == [1400, 0]
     assert rows == read_rows(plain)
+
+
+def test_rows_beside_a_heading_in_camel_case_keep_their_text(rows_of):
+    text = json.dumps([list(map(camel, NAMES)), ["77", "select maxId from B", 4, 9.5, None, 6, 8]])
+    assert [(row.query, row.blocks) for row in rows_of(text)] == [("select maxId from B", 14)]
+
+
+TWICE = ["calls", "total_exec_time", "temp_blks_read", "temp_blks_read", "temp_blks_written"]
+
+
+@cases("text", [
+    json.dumps([TWICE, [2, 3000, 500, 600, 700]]),
+    "\n".join(map(json.dumps, (TWICE, [2, 3000, 500, 600, 700]))),
+    ",".join([*TWICE[:3], "temp_blks read", TWICE[4]]) + "\n2,3000,500,600,700\n",
+])  # fmt: skip
+def test_two_figures_of_a_column_are_refused(rows_of, text):
+    with pytest.raises(EvidenceDamaged):
+        rows_of(text)
 
 
 @cases("key", [r'"\1"=>', r":\1=>", r"\1: "])

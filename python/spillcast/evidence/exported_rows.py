@@ -107,7 +107,9 @@ def spelled(lines: list[str]) -> list[str] | None:
         return None
     if _SPELLED_KEY.search(lines[at]):
         return [_SPELLED_KEY.sub(lambda key: snake_case(key[0]), line) for line in lines]
-    return [*lines[:at], snake_case(lines[at]), *lines[at + 1 :]]
+    # In JSON a heading may have its rows beside it.
+    heading, end, rows = lines[at].partition("]" if lines[at].startswith("[") else "\n")
+    return [*lines[:at], snake_case(heading) + end + rows, *lines[at + 1 :]]
 
 
 def record_in_text(lines: list[str]) -> list[str] | None:

@@ -4,7 +4,7 @@ import csv
 import html
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Any
@@ -112,10 +112,17 @@ def rows_of(text: str) -> list[dict[str, Any]]:
             raise damaged(problem)
         cells_of_row = (None if cell.strip() in NULLS else cell.strip() for cell in row)
         numeric &= {at for at, cell in enumerate(row) if _FIGURE.match(cell)}
-        # If columns have the same name, the first one counts.
-        values = unambiguous(list(zip(names, cells_of_row, strict=True))[::-1])
-        rows.append({name: values[name] for name in names})
+        rows.append(_row(names, cells_of_row))
     return rows
+
+
+def _row(names: Sequence[str], cells: Iterable[Any]) -> dict[str, Any]:
+    """The cells by their names; the first one counts if columns have the same name.
+
+    InputError if such columns have different figures.
+    """
+    values = unambiguous(list(zip(names, cells, strict=True))[::-1])
+    return {name: values[name] for name in names}
 
 
 def _is_row(row: Sequence[str], numeric: set[int]) -> bool:
@@ -189,7 +196,7 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
             if names and len(names) != len(value):
                 raise damaged("a row and the names differ in number")
             if names:
-                yield dict(zip(names, value, strict=True))
+                yield _row(names, value)
             names = names or value
             continue
         rows: Sequence[Any] = list(_known_rows(value)) if is_known else ()
@@ -227,7 +234,7 @@ def _known_rows(value: Any) -> Iterator[dict[str, Any]]:
         parts, lists = list(value.values()), list(_lists_in(value))
         names = next(filter(None, map(_column_names, lists)), [])
         rows = next(filter(None, (_table(part, len(names)) for part in lists)), [])
-    yield from (dict(zip(names, map(_plain_cell, row), strict=True)) for row in rows)
+    yield from (_row(names, map(_plain_cell, row)) for row in rows)
     for part in () if rows else parts:
         if isinstance(part, dict | list):
             yield from _known_rows(part)

@@ -12,6 +12,7 @@ from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.numbers import ZERO, FigureCheck, Number, amount, rounded_number, seconds_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.table_rows import CALLS, TEMP_BLOCKS
+from spillcast.gate import unambiguous
 
 NO_COLUMNS: Mapping[str, str] = MappingProxyType({})
 _TEMP = re.compile(TEMP_BLOCKS)
@@ -99,7 +100,7 @@ def renamed(row: Mapping[str, Any], columns: Mapping[str, str] = NO_COLUMNS) -> 
 
     ``columns`` are those that the export has under other names.
     """
-    row = {_plain(str(name)): value for name, value in row.items()}
+    row = unambiguous([(_plain(str(name)), value) for name, value in row.items()])
     row = {columns.get(name, name): value for name, value in row.items()}
     texts = [v for name, v in row.items() if _TEXT_NAME.search(name) and _TEXT.match(str(v))]
     aliases = [(alias, name) for name in row if (alias := Alias.of(name)) is not None]
