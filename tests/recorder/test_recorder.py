@@ -13,6 +13,7 @@ import pytest
 
 from cases import cases, nightly
 from harness import (
+    EXACT,
     account_of,
     available,
     check_rows,
@@ -113,7 +114,7 @@ def test_no_argument_of_a_command_is_kept(places):
 
 
 def test_its_recording_can_be_forecast(places):
-    output, _ = record(places)
+    output, _ = record(places, "--capture", EXACT)
     assert json_of("forecast", output, "--to", "latency:1ms")["forecast_s"] > 0
 
 
