@@ -54,7 +54,7 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(f"process {spilling.pid}")
     text = "\n".join(lines)
-    for words in ("event", "share", "CPU", "mean, by second", "last second:", " lost; ", "of a CPU"):
+    for words in ("event", "share", "CPU", "mean, by second", "last second:", " lost;", "of a CPU"):
         assert words in text
     assert any(line.split()[0] == "read" and "MiB" in line for line in lines)
     assert spilling.poll() is None
