@@ -55,9 +55,9 @@ def spilling(places, *more):
     return spill_in(places, *counts, *more)
 
 
-def recorded(places, *command, under=(), options=()):
+def recorded(places, *command, under=(), options=("--capture", EXACT)):
     output = places.root / "run.spill"
-    words = ("record", "--force", "--capture", EXACT, *options, "-o", output, "--", *command)
+    words = ("record", "--force", *options, "-o", output, "--", *command)
     completed(*words, env=places.env, under=under)
     return Recording.open(output)
 
