@@ -67,6 +67,7 @@ _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "tarfile", "zipfile"}
 #: Errors whose message is clear without the location in the code.
 _CLEAR = (ValueError, EOFError, zlib.error)
+#: The beginning of the paths of our modules.
 _PACKAGE = f"{Path(__file__).parent}{os.sep}"
 
 

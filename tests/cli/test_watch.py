@@ -1,6 +1,7 @@
 """The live view of processes that spill: its screen, and the restored terminal."""
 
 import json
+import os
 import signal
 import subprocess
 from pathlib import Path
@@ -54,7 +55,9 @@ def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     assert max(map(len, lines)) <= 80
     assert lines[0].startswith(f"process {spilling.pid}")
     text = "\n".join(lines)
-    for words in ("event", "share", "CPU", "mean, by second", "last second:", " lost;", "of a CPU"):
+    # An ordinary user's perf events have small buffers, which a busy machine fills.
+    lost = "0 lost" if os.geteuid() == 0 else " lost;"
+    for words in ("event", "share", "CPU", "mean, by second", "last second:", lost, "of a CPU"):
         assert words in text
     assert any(line.split()[0] == "read" and "MiB" in line for line in lines)
     assert spilling.poll() is None

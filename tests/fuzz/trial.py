@@ -12,10 +12,13 @@ import traceback
 from collections import namedtuple
 from pathlib import Path
 
+import spillcast
+
 CPU_S, WALL_S = 10, 60
 MEMORY_BYTES = 1 << 30
 _TRACEBACK = 70
-_FRAME = re.compile(r'File ".*?/spillcast/(.+?)", line (\d+), in (\S+)')
+_PACKAGE = re.escape(str(Path(spillcast.__file__).parent))
+_FRAME = re.compile(rf'File "{_PACKAGE}/(.+?)", line (\d+), in (\S+)')
 
 #: ``kind`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` is
 #: the place, for kinds that are faults.

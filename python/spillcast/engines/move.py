@@ -244,7 +244,10 @@ def move_clickhouse(
 
 
 _MYSQL_SETTINGS = (
-    *("tmpdir", "innodb_tmpdir", "innodb_temp_tablespaces_dir", "innodb_temp_data_file_path"),
+    "tmpdir",
+    "innodb_tmpdir",
+    "innodb_temp_tablespaces_dir",
+    "innodb_temp_data_file_path",
     "datadir",
 )
 #: With Debian's packages, both servers read the files in this folder.

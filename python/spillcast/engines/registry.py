@@ -272,8 +272,22 @@ DATABEND = Engine(
 ENGINES = {
     engine.name: engine
     for engine in (
-        *(ORACLE, DUCKDB, POSTGRES, MYSQL, MARIADB, SORT, DATAFUSION, CLICKHOUSE, POLARS, SQLITE),
-        *(DASK, TRINO, GREENPLUM, SPARK, SQLSERVER, DATABEND),
+        ORACLE,
+        DUCKDB,
+        POSTGRES,
+        MYSQL,
+        MARIADB,
+        SORT,
+        DATAFUSION,
+        CLICKHOUSE,
+        POLARS,
+        SQLITE,
+        DASK,
+        TRINO,
+        GREENPLUM,
+        SPARK,
+        SQLSERVER,
+        DATABEND,
     )
 }
 #: The words after "no" in the error for a missing feature, by the field of ``Engine``.

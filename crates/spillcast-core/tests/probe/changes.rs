@@ -7,7 +7,7 @@ use spillcast_core::capture::CallKind;
 use spillcast_core::probe::{Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
 
-use crate::{Mount, directories, entries, options, run, step};
+use crate::{Mount, directories, entries, few_cases, options, run, step};
 
 const MIB: u32 = 1 << 20;
 
@@ -122,11 +122,7 @@ fn an_invalid_call_is_refused() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 12,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(few_cases())]
 
     /// Whatever threads do to each other's files, no read is short.
     #[test]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use proptest::prelude::ProptestConfig;
 use spillcast_core::probe::{Group, Options, Outcome, Probe, Step};
 use spillcast_core::wait::Op;
 use tempfile::TempDir;
@@ -26,6 +27,11 @@ fn options(dir: &Path) -> Options {
 
 fn run(steps: &[Step], options: Options) -> Outcome {
     Probe::new(steps.to_vec(), options).unwrap().run().unwrap()
+}
+
+/// Few, because each replays its steps on two file systems.
+fn few_cases() -> ProptestConfig {
+    ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// The blocks of a group are the group.

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
 use spillcast_core::wait::{Op, size_class_bytes};
 
-use crate::{check_blocks, directories, entries, options, run, step};
+use crate::{check_blocks, directories, entries, few_cases, options, run, step};
 
 const CHILD: &str = "replay::child_in_the_middle_of_a_replay";
 const CHILD_DIR: &str = "SPILLCAST_TEST_PROBE_DIR";
@@ -87,11 +87,7 @@ fn any_steps(threads: u32, count: usize) -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig {
-        cases: 12,
-        failure_persistence: None,
-        ..ProptestConfig::default()
-    })]
+    #![proptest_config(few_cases())]
 
     #[test]
     fn every_step_is_replayed_once(steps in any_steps(5, 300)) {

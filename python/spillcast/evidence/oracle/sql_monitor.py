@@ -250,11 +250,12 @@ def _times(
         times = _by_requests(execution.io_s, requests, reads, writes)
         estimates.append((times, ["the time of I/O is divided by requests"]))
     usable = [(times, remarks) for times, remarks in estimates if times.read_s is not None]
-    widths_s = [t.within.upper - t.within.lower if t.within else 0.0 for t, _ in usable]
-    if not usable:
-        because = "the report has no times of them"
-        return times_up_to(execution.io_max_s, reads, writes, because), []
-    return usable[widths_s.index(min(widths_s))]
+    most = times_up_to(execution.io_max_s, reads, writes, "the report has no times of them")
+    return min(usable, key=lambda pair: _width_s(pair[0]), default=(most, []))
+
+
+def _width_s(times: TempTimes) -> float:
+    return 0.0 if times.within is None else times.within.upper - times.within.lower
 
 
 def _by_samples(execution: MonitoredExecution) -> TempTimes:

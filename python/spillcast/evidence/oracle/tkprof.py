@@ -149,6 +149,11 @@ class TkprofStatement:
         return 1 if self.sums_executions else executions
 
     @property
+    def has_total(self) -> bool:
+        """Whether the line with the totals of its calls is there."""
+        return "total" in self.calls
+
+    @property
     def total(self) -> Calls:
         """The totals of its calls; 0 if that line is missing."""
         return self.calls.get("total", _NO_CALLS)
@@ -211,7 +216,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
         notes.append("the I/O of parallel servers is in traces of their own")
     if section.before_10g and section.temp:
         notes.append("up to release 9.2 waits for temp files are among all direct path I/O")
-    total, has_total = section.total, "total" in section.calls
+    total = section.total
     blocks = {"read": section.spilled.read_blocks, "write": section.spilled.written_blocks}
     moved = {op: count * section.runs for op, count in blocks.items()}
     counts = {
@@ -229,7 +234,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
     totals = {op: (counts[op], blocks_of[op] * selection.block_bytes) for op in OPS}
     elapsed_s, busy_s, unknown, subject = total.elapsed.value, None, "", None
-    if not has_total:
+    if not section.has_total:
         unknown = "the line with the totals of its calls is missing"
     elif _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
@@ -244,7 +249,7 @@ def _figures(section: TkprofStatement, sessions: int | None, selection: Selectio
         engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
-        cpu_s=total.cpu.value if has_total else None,
+        cpu_s=total.cpu.value if section.has_total else None,
         busy_s=busy_s,
         statement=CountedStatement(section.sql_id, masked_text(_statement(section.head)), 1, 1),
         subject=subject,
@@ -256,7 +261,7 @@ def _times(section: TkprofStatement, counts: dict[str, int]) -> TempTimes:
     """The times of waits. Blocks without waits took at most the remaining time of the calls."""
     listed = {op: waits.total for op, waits in section.temp.items()}
     times, calls = printed_times(listed.get("read"), listed.get("write")), section.total
-    if calls is _NO_CALLS or all(op in listed or not counts[op] for op in OPS):
+    if not section.has_total or all(op in listed or not counts[op] for op in OPS):
         return times
     others_s = sum(waits.total.value for waits in section.waits.values())
     rounding_s = calls.elapsed.high - calls.elapsed.value
@@ -291,7 +296,7 @@ def _of_coordinator(section: TkprofStatement) -> tuple[float, float]:
 def _check(section: TkprofStatement) -> None:
     """InputError for figures that contradict each other."""
     checks = []
-    if "total" in section.calls:
+    if section.has_total:
         disk = section.total.disk
         read = section.spilled.read_blocks * section.runs
         words = f"{read:,} temp blocks read by row sources"

@@ -221,14 +221,7 @@ def _named_columns(table: ReportTable, event: str, share: str | None) -> WaitCol
     if bucket is not None and _BUCKET_COUNT in names:
         return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))
     measured = ReportTable([name for name in names if not _PERCENTAGE.search(name)])
-    # Without a known unit, a time of a view is no total.
-    whole = ReportTable(
-        [
-            name
-            for name in measured.names
-            if _NO_TOTAL.search(name) is None and ("time_wait" not in name or _unit_s(name, 0.0))
-        ]
-    )
+    whole = ReportTable([name for name in measured.names if _is_total(name)])
     totals = ("time(s", "total(s", "time_waited_micro", "time_wait")
     total = next(filter(None, map(whole.named, totals)), _DELTA if _DELTA in names else None)
     # A title directly above the heading becomes a part of the names.
@@ -242,6 +235,12 @@ def _named_columns(table: ReportTable, event: str, share: str | None) -> WaitCol
     if mean is not None and mean.startswith("average_wait") and count is not None:
         return WaitColumns(event, count, mean, None, share, _unit_s(mean, 1.0))
     return None
+
+
+def _is_total(name: str) -> bool:
+    """Whether a column may be a total; one of a view is none if its unit is unknown."""
+    has_unit = "time_wait" not in name or _unit_s(name, 0.0) > 0.0
+    return has_unit and _NO_TOTAL.search(name) is None
 
 
 def _fitting_columns(

@@ -416,6 +416,11 @@ def _recursion(node: Node, memory: WorkMem) -> BlockBounds:
     return BlockBounds(0.0, most, least / 2, most)
 
 
+def _work_table(node: Node, _memory: WorkMem) -> BlockBounds:
+    """A step of a recursion begins and ends in the middle of a block."""
+    return BlockBounds(reads_max=2 * node.loops, writes_max=2 * node.loops)
+
+
 _OF_KIND: Mapping[str, Callable[[Node, WorkMem], BlockBounds]] = {
     "Aggregate": _aggregate,
     "Function Scan": _store,
@@ -426,6 +431,5 @@ _OF_KIND: Mapping[str, Callable[[Node, WorkMem], BlockBounds]] = {
     "Sort": _sort,
     "Table Function Scan": _store,
     "WindowAgg": _window,
-    # A step of a recursion begins and ends in the middle of a block.
-    "WorkTable Scan": lambda node, _: BlockBounds(0.0, 2 * node.loops, 0.0, 2 * node.loops),
+    "WorkTable Scan": _work_table,
 }

@@ -1,6 +1,7 @@
 """Recordings of real PostgreSQL queries match EXPLAIN."""
 
 import json
+import os
 import signal
 import time
 from contextlib import contextmanager
@@ -60,7 +61,8 @@ def check_counts_of_workers(output, plan):
         (read, "Temp Read Blocks", sum(worker["reads"] for worker in missed)),
         (written, "Temp Written Blocks", sum(worker["writes"] for worker in missed)),
     ):
-        assert 0 < seen <= 1.02 * plan[key]
+        # An ordinary user attaches to workers later than root.
+        assert (0.5 * plan[key] if os.geteuid() == 0 else 0) < seen <= 1.02 * plan[key]
         assert seen + reported >= 0.98 * plan[key]
 
 

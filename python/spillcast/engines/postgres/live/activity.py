@@ -287,8 +287,12 @@ def permission_error(connection: Connection, hidden: str) -> InputError:
 
 #: Settings in meta.json, without those that a server's version does not have.
 SETTING_NAMES = (
-    *("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "temp_tablespaces"),
-    *("track_io_timing", "io_method"),
+    "work_mem",
+    "hash_mem_multiplier",
+    "max_parallel_workers_per_gather",
+    "temp_tablespaces",
+    "track_io_timing",
+    "io_method",
 )
 #: Values in meta.json for another client's session.
 _OTHER_CLIENT = {
